@@ -1,0 +1,1 @@
+//! A way to measure several contestants side by side.

@@ -1,0 +1,90 @@
+//! Every setting of a limiter, with its default and the reason for it.
+
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::key::check_name;
+use crate::limiter::Limiter;
+
+/// Builds a [`Limiter`]. Building opens no socket and starts no thread.
+///
+/// ```
+/// use shardlimit::Limiter;
+///
+/// let limiter = Limiter::builder().max_keys(50_000).build()?;
+/// # Ok::<(), shardlimit::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    prefix: String,
+    max_keys: usize,
+    clock: Option<Clock>,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self { prefix: "shardlimit".into(), max_keys: 100_000, clock: None }
+    }
+
+    /// How many keys each named limit tracks at the most. Default: 100,000, about 20 MB a limit when full.
+    ///
+    /// Only a key whose limit is as new again makes way for another. When all are in use, further keys share
+    /// overflow buckets until there is room: they get less than their due, nobody gets more, and the keys
+    /// that are tracked do not notice.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().max_keys(1_000_000).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = keys;
+        self
+    }
+
+    /// The prefix of this limiter's keys in a shared store. Default: `shardlimit`.
+    ///
+    /// The embedded store is nobody else's; there it only has to be well-formed.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().prefix("gateway-eu").build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The clock to go by. Default: [`Clock::system`]. Tests pass a [`FakeClock`](crate::FakeClock).
+    ///
+    /// ```
+    /// # use shardlimit::{FakeClock, Limiter};
+    /// let time = FakeClock::new();
+    /// let limiter = Limiter::builder().clock(&time).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = Some(clock.into());
+        self
+    }
+
+    /// Checks the settings and makes the limiter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] for the prefix, [`ErrorKind::InvalidSetting`] for the rest.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let error = Limiter::builder().prefix("a{b}").build().unwrap_err();
+    /// assert_eq!(error.field(), "prefix");
+    /// ```
+    pub fn build(self) -> Result<Limiter, Error> {
+        check_name("prefix", &self.prefix)?;
+        if self.max_keys == 0 {
+            let message = "must be at least 1, got 0";
+            return Err(Error::new(ErrorKind::InvalidSetting, "max_keys", message));
+        }
+        Ok(Limiter::new(self.clock.unwrap_or_default(), self.max_keys))
+    }
+}

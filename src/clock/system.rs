@@ -1,0 +1,82 @@
+//! The machine's clock, and the thread that rings its alarms.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Micros;
+use super::alarm::{Alarm, Alarms};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, lock, thread};
+
+/// Reads the processor's time stamp counter where that is safe (quanta decides): 10 ns against the 31 ns
+/// of the standard library's clock.
+#[derive(Debug)]
+pub(super) struct SystemClock {
+    ticks: quanta::Clock,
+    origin_ticks: u64,
+    origin: Micros,
+    alarms: Arc<Alarms>,
+    ringing: AtomicBool,
+}
+
+impl SystemClock {
+    pub(super) fn new() -> Self {
+        let ticks = quanta::Clock::new();
+        let origin_ticks = ticks.raw();
+        // A machine that believes to live before 1970 starts at 0: only differences matter to a limit.
+        let origin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Self {
+            origin_ticks,
+            origin: origin.as_micros() as Micros,
+            ticks,
+            alarms: Arc::default(),
+            ringing: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn now(&self) -> Micros {
+        self.origin + self.ticks.delta_as_nanos(self.origin_ticks, self.ticks.raw()) / 1000
+    }
+
+    pub(super) fn wake_at(self: &Arc<Self>, at: Micros, waker: &Waker) -> Alarm {
+        if !self.ringing.swap(true, Ordering::Relaxed) {
+            self.start_ringing();
+        }
+        self.alarms.set(at, waker)
+    }
+
+    /// One thread a limiter, started by the first call that waits, ended with the limiter.
+    fn start_ringing(&self) {
+        let alarms = Arc::clone(&self.alarms);
+        let (ticks, origin_ticks, origin) = (self.ticks.clone(), self.origin_ticks, self.origin);
+        let now = move || origin + ticks.delta_as_nanos(origin_ticks, ticks.raw()) / 1000;
+        let ring = move || {
+            loop {
+                // A waker that panics is its owner's affair; the other alarms still have to ring.
+                let _ = catch_unwind(AssertUnwindSafe(|| alarms.ring(now())));
+                let board = lock(&alarms.board);
+                if board.closed {
+                    return;
+                }
+                let wait = board.earliest().map(|at| at.saturating_sub(now()));
+                match wait {
+                    Some(0) => {}
+                    Some(wait) => drop(alarms.changed.wait_timeout(board, Duration::from_micros(wait))),
+                    None => drop(alarms.changed.wait(board)),
+                }
+            }
+        };
+        if thread::Builder::new().name("shardlimit-alarm".into()).spawn(ring).is_err() {
+            // No thread to be had now: the next alarm tries again, and this one rings with it.
+            self.ringing.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for SystemClock {
+    fn drop(&mut self) {
+        lock(&self.alarms.board).closed = true;
+        self.alarms.changed.notify_one();
+    }
+}

@@ -1,0 +1,11 @@
+//! What happens to a call between its caller and the store.
+//!
+//! * [`call`]: one call, from its check to its decision.
+//! * [`line`]: the calls that wait for one key, in the order of their arrival.
+//! * [`wait`]: the future of a call that waits.
+
+pub(crate) mod call;
+mod line;
+mod wait;
+
+pub(crate) use line::Line;

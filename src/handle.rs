@@ -1,0 +1,241 @@
+//! A handle: one key of one limit, held.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::decision::{Decision, Peek, Receipt};
+use crate::error::Error;
+use crate::flow::call::Call;
+use crate::named::NamedLimit;
+use crate::store::keyed::Pin;
+use crate::store::local::{Cell, Place};
+
+/// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
+/// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys).
+///
+/// ```
+/// use shardlimit::Limiter;
+///
+/// # fn main() -> Result<(), shardlimit::Error> {
+/// let limit = Limiter::local().define("checkout", "500/s burst 2".parse()?)?;
+/// let hot = limit.handle("item:42")?;
+/// assert!(hot.try_acquire(1)?.unwrap().is_allowed());
+/// assert!(limit.try_acquire("item:42", 1)?.unwrap().is_allowed()); // the same state
+/// # Ok(())
+/// # }
+/// ```
+pub struct Handle {
+    limit: NamedLimit,
+    pin: Pin<Cell>,
+}
+
+impl Handle {
+    pub(crate) fn new(limit: NamedLimit, pin: Pin<Cell>) -> Self {
+        Self { limit, pin }
+    }
+
+    fn call(&self) -> Call<'_> {
+        Call { definition: self.limit.definition(), place: Place::Pinned(&self.pin) }
+    }
+
+    /// The limit that it asks.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// assert_eq!(limit.handle("item:42")?.limit().name(), "checkout");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> &NamedLimit {
+        &self.limit
+    }
+
+    /// The key that it holds.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// assert_eq!(limit.handle("item:42")?.key(), b"item:42");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.pin.key()
+    }
+
+    /// As [`NamedLimit::acquire`].
+    ///
+    /// # Errors
+    /// None on the embedded store.
+    ///
+    /// # Cancel safety
+    /// As [`NamedLimit::acquire`].
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// assert!(hot.acquire().await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire(&self) -> Result<Decision, Error> {
+        self.call().try_acquire(1)
+    }
+
+    /// As [`NamedLimit::acquire_n`].
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Handle::try_acquire).
+    ///
+    /// # Cancel safety
+    /// As [`NamedLimit::acquire`].
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// assert!(hot.acquire_n(20).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
+        self.call().try_acquire(permits)
+    }
+
+    /// As [`NamedLimit::try_acquire`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidPermits`](crate::ErrorKind::InvalidPermits) for 0;
+    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// if let Some(decision) = hot.try_acquire(1)? {
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_acquire(&self, permits: u64) -> Result<Option<Decision>, Error> {
+        self.call().try_acquire(permits).map(Some)
+    }
+
+    /// As [`NamedLimit::acquire_within`].
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Handle::try_acquire).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the line and charges nothing.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// assert!(hot.acquire_within(1, Duration::from_millis(10)).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
+        self.call().acquire_within(permits, timeout).await
+    }
+
+    /// As [`NamedLimit::peek`].
+    ///
+    /// # Errors
+    /// None on the embedded store.
+    ///
+    /// # Cancel safety
+    /// Nothing changes, whenever it is dropped.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// assert_eq!(hot.peek().await?.remaining().permits, 500);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn peek(&self) -> Result<Peek, Error> {
+        Ok(self.call().peek())
+    }
+
+    /// As [`NamedLimit::refund`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// if let Decision::Allowed(allowed) = hot.acquire().await? {
+    ///     hot.refund(allowed.into_receipt()).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn refund(&self, receipt: Receipt) -> Result<(), Error> {
+        self.call().refund(&receipt, receipt.permits)
+    }
+
+    /// As [`NamedLimit::settle`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// if let Decision::Allowed(allowed) = hot.acquire_n(10).await? {
+    ///     hot.settle(allowed.into_receipt(), 3).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn settle(&self, receipt: Receipt, actual: u64) -> Result<(), Error> {
+        self.call().settle(&receipt, actual)
+    }
+
+    /// As [`NamedLimit::reset`].
+    ///
+    /// # Errors
+    /// None on the embedded store.
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
+    /// hot.reset().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reset(&self) -> Result<(), Error> {
+        self.call().reset();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({:?}, \"{}\")", self.limit, self.key().escape_ascii())
+    }
+}

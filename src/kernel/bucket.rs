@@ -1,0 +1,88 @@
+//! Token bucket, leaky bucket and pacing queue.
+//!
+//! The state is how many units are left and when that was. For a meter, what is missing is its level. For a
+//! queue, what is missing is the line: a call that is let in waits until the line ahead of it has drained.
+
+use super::batch::{Ask, Batch, Header, NEVER, Refund, Verdict, steady};
+use crate::clock::Micros;
+use crate::limit::BucketShare;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    pub level: i64,
+    pub seen: Micros,
+}
+
+pub(crate) fn take(
+    state: Option<Bucket>,
+    share: &BucketShare,
+    now: Micros,
+    batch: &Batch<'_>,
+    verdicts: &mut [Verdict],
+) -> (Bucket, Header) {
+    let mut bucket = match state {
+        Some(bucket) if !batch.reset => bucket.refill(share, now),
+        _ => Bucket { level: share.capacity, seen: now },
+    };
+    for refund in batch.refunds {
+        bucket.give_back(share, refund);
+    }
+    // More than a full bucket of debt on top of a full bucket can't be held: clamped before it can overflow.
+    let debt = batch.debt.min(2 * share.burst) as i64 * share.cost;
+    bucket.level = (bucket.level - debt).max(-share.capacity).min(bucket.level);
+
+    let frozen = bucket.seen - now;
+    for (ask, verdict) in batch.asks.iter().zip(verdicts) {
+        *verdict = bucket.grant(share, ask, frozen);
+    }
+    let header = Header {
+        now,
+        at: bucket.seen,
+        level: bucket.level,
+        full_after: frozen + share.time_for(share.capacity - bucket.level),
+    };
+    (bucket, header)
+}
+
+impl Bucket {
+    fn refill(self, share: &BucketShare, now: Micros) -> Self {
+        let seen = steady(now, self.seen, share.refill);
+        // Twice a refill pays a full debt and fills the bucket; clamped, so that the product stays exact.
+        let elapsed = seen.saturating_sub(self.seen).min(2 * share.refill) as i64;
+        Self { level: (self.level + share.rate * elapsed).min(share.capacity), seen }
+    }
+
+    fn give_back(&mut self, share: &BucketShare, refund: &Refund) {
+        let units = refund.permits.min(share.burst) as i64 * share.cost;
+        let line = share.capacity - self.level;
+        if !share.paced {
+            self.level += units.min(line);
+            return;
+        }
+        // Only the tail can leave a line: behind any other call, the next one is promised its turn already.
+        let elapsed = self.seen.saturating_sub(refund.at);
+        if elapsed <= 2 * share.refill && refund.line - share.rate * elapsed as i64 == line {
+            self.level += units.min(line);
+        }
+    }
+
+    fn grant(&mut self, share: &BucketShare, ask: &Ask, frozen: Micros) -> Verdict {
+        if ask.permits > share.burst {
+            return Verdict { granted: 0, wait: NEVER, line: 0 };
+        }
+        let need = ask.permits as i64 * share.cost;
+        let line = share.capacity - self.level;
+        let granted = match ask.count {
+            _ if self.level < need => 0,
+            0 | 1 => ask.count, // the common case is spared the division
+            count => count.min((self.level / need) as u64),
+        };
+        self.level -= granted as i64 * need;
+        let wait = if granted == ask.count && (granted > 0 || self.level >= need) {
+            0
+        } else {
+            frozen + share.time_for(need - self.level)
+        };
+        Verdict { granted, wait, line }
+    }
+}

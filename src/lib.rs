@@ -1,0 +1,53 @@
+//! One rate limit across a whole Redis Cluster, for keys too hot for one node.
+//!
+//! This release has the whole limiter on its embedded store: every algorithm, with the semantics that the
+//! shared stores will have, on a machine with nothing but Rust.
+//!
+//! ```
+//! use shardlimit::{Decision, Limiter};
+//!
+//! # async fn serve() -> Result<(), shardlimit::Error> {
+//! let limiter = Limiter::local();
+//! let checkout = limiter.define("checkout", "token-bucket 500000/s burst 50000".parse()?)?;
+//!
+//! match checkout.acquire("item:42").await? {
+//!     Decision::Allowed(_) => { /* serve the request */ }
+//!     Decision::Denied(denied) => println!("429, retry after {:?}", denied.retry_after()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to go from here:
+//! * [`guide`]: limits, names, keys, receipts, waiting and testing, each with an example that runs.
+//! * [`accuracy`]: what each algorithm promises, as a formula.
+//! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
+
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
+
+#[doc = include_str!("../docs/accuracy.md")]
+pub mod accuracy {}
+
+mod builder;
+mod clock;
+mod decision;
+mod error;
+mod flow;
+mod handle;
+mod kernel;
+mod key;
+mod limit;
+mod limiter;
+mod named;
+mod store;
+mod sync;
+
+pub use builder::Builder;
+pub use clock::{Clock, FakeClock};
+pub use decision::{Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining};
+pub use error::{Error, ErrorKind};
+pub use handle::Handle;
+pub use limit::{Algorithm, Limit};
+pub use limiter::Limiter;
+pub use named::NamedLimit;

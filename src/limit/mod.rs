@@ -1,0 +1,14 @@
+//! A limit: an algorithm with its rate and burst, or its window.
+//!
+//! * [`definition`](self): [`Limit`], its constructors and the ranges they accept.
+//! * `text`: `token-bucket 500000/s burst 50000`, both ways.
+//! * `share`: the whole numbers that a kernel computes with.
+
+mod definition;
+#[cfg(feature = "serde")]
+mod serde;
+mod share;
+mod text;
+
+pub use definition::{Algorithm, Limit};
+pub(crate) use share::{BucketShare, Share, WindowShare};

@@ -1,0 +1,152 @@
+//! A share: the whole numbers that a kernel computes with.
+//!
+//! Buckets count in *units*, chosen so that a microsecond refills a whole number of them and a permit costs a
+//! whole number of them: nothing is rounded, so nothing drifts. 500,000/s is 1 unit a microsecond and 2 units
+//! a permit; 3/10s is 3 units a microsecond and 10,000,000 units a permit.
+
+use super::definition::{Algorithm, Limit, invalid};
+use crate::clock::Micros;
+use crate::error::Error;
+
+/// Lua computes in doubles, exact below 2⁵³. The largest number a bucket meets is a full bucket plus a debt
+/// of another, plus one microsecond's refill; half of 2⁵³ for each side leaves none of them out.
+const MOST_UNITS: u128 = 1 << 52;
+
+/// What one shard may give: the parameters of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Bucket(BucketShare),
+    Fixed(WindowShare),
+    Sliding(WindowShare),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BucketShare {
+    /// Units that come back each microsecond.
+    pub rate: i64,
+    /// Units a permit costs.
+    pub cost: i64,
+    /// Permits of a full bucket.
+    pub burst: u64,
+    /// Units of a full bucket.
+    pub capacity: i64,
+    /// Microseconds from empty to full, rounded up.
+    pub refill: Micros,
+    /// A queue: what is taken from the bucket stands for the line ahead.
+    pub paced: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowShare {
+    /// Permits of a window.
+    pub permits: u64,
+    /// Length of the window.
+    pub window: Micros,
+    /// Length of a sub-window: the whole window for fixed ones, 1 µs for a log.
+    pub step: Micros,
+}
+
+impl Share {
+    /// The whole limit as one share.
+    pub(crate) fn whole(limit: &Limit) -> Self {
+        let window = limit.period().as_micros() as Micros;
+        let windowed = |step| WindowShare { permits: limit.permits(), window, step };
+        match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self::Bucket(BucketShare::new(limit.permits(), window, limit.burst(), false))
+            }
+            Algorithm::PacingQueue => Self::Bucket(BucketShare::new(limit.permits(), window, limit.burst(), true)),
+            Algorithm::FixedWindow => Self::Fixed(windowed(window)),
+            Algorithm::SlidingWindow => {
+                let parts = limit.precision().map_or(1, Micros::from);
+                Self::Sliding(windowed(window.div_ceil(parts)))
+            }
+            Algorithm::SlidingLog => Self::Sliding(windowed(1)),
+        }
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        matches!(self, Self::Bucket(bucket) if bucket.paced)
+    }
+
+    /// Whole permits in a level that a kernel reported; none when it is in debt.
+    pub(crate) fn permits_in(&self, level: i64) -> u64 {
+        let cost = match self {
+            Self::Bucket(bucket) => bucket.cost,
+            Self::Fixed(_) | Self::Sliding(_) => 1,
+        };
+        level.max(0) as u64 / cost as u64
+    }
+}
+
+impl BucketShare {
+    /// Refuses numbers that a script could not compute exactly.
+    pub(super) fn check(permits: u64, period: Micros, burst: u64) -> Result<(), Error> {
+        let common = gcd(permits, period);
+        let units = u128::from(burst) * u128::from(period / common) + u128::from(permits / common);
+        if units <= MOST_UNITS {
+            return Ok(());
+        }
+        Err(invalid(
+            "burst",
+            format!(
+                "a burst of {burst} at {permits} every {period} µs can't be computed exactly (it needs {units} \
+                 units of refill, at most {MOST_UNITS} are exact); use a smaller burst, or a rate with more \
+                 factors in common with its period"
+            ),
+        ))
+    }
+
+    fn new(permits: u64, period: Micros, burst: u64, paced: bool) -> Self {
+        let common = gcd(permits, period);
+        let rate = (permits / common) as i64;
+        let cost = (period / common) as i64;
+        let capacity = burst as i64 * cost;
+        Self { rate, cost, burst, capacity, refill: (capacity as u64).div_ceil(rate as u64), paced }
+    }
+
+    /// Microseconds until this many units have come back, rounded up.
+    pub(crate) fn time_for(&self, units: i64) -> Micros {
+        (units.max(0) as u64).div_ceil(self.rate as u64)
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(text: &str) -> BucketShare {
+        match Share::whole(&text.parse::<Limit>().expect(text)) {
+            Share::Bucket(share) => share,
+            other => panic!("{text} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn rate_and_cost_are_reduced() {
+        let share = bucket("token-bucket 500000/s burst 50000");
+        assert_eq!((share.rate, share.cost, share.capacity, share.refill), (1, 2, 100_000, 100_000));
+        let share = bucket("leaky-bucket 3/10s capacity 2");
+        assert_eq!((share.rate, share.cost, share.refill), (3, 10_000_000, 6_666_667));
+    }
+
+    #[test]
+    fn a_sub_window_is_never_shorter_than_its_part() {
+        let limit: Limit = "sliding-window 3/10us precision 3".parse().unwrap();
+        assert_eq!(Share::whole(&limit), Share::Sliding(WindowShare { permits: 3, window: 10, step: 4 }));
+    }
+
+    #[test]
+    fn the_largest_exact_burst_is_taken_and_one_more_is_not() {
+        // 1 permit each 2^20 µs: a permit costs 2^20 units, so 2^32 of them are the 2^52 that fit, less the
+        // one unit of refill.
+        let most = (1u64 << 32) - 1;
+        let period = std::time::Duration::from_micros(1 << 20);
+        assert!(Limit::token_bucket(1, period, most).is_ok());
+        assert_eq!(Limit::token_bucket(1, period, most + 1).unwrap_err().field(), "burst");
+    }
+}

@@ -1,0 +1,114 @@
+//! The limiter: where limits get their names.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::flow::call::Definition;
+use crate::key::check_name;
+use crate::limit::{Limit, Share};
+use crate::named::NamedLimit;
+use crate::store::local::LocalStore;
+use crate::sync::{Arc, Mutex, lock};
+
+/// A set of named limits over one store. Clones are cheap and share everything.
+///
+/// ```
+/// use shardlimit::{Decision, Limiter};
+///
+/// # fn main() -> Result<(), shardlimit::Error> {
+/// let limiter = Limiter::local();
+/// let checkout = limiter.define("checkout", "token-bucket 500/s burst 50".parse()?)?;
+///
+/// match checkout.try_acquire("item:42", 1)?.expect("the embedded store always knows") {
+///     Decision::Allowed(_) => println!("sold"),
+///     Decision::Denied(denied) => println!("try again in {:?}", denied.retry_after()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limiter(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    max_keys: usize,
+    definitions: Mutex<HashMap<Box<str>, NamedLimit>>,
+}
+
+impl Limiter {
+    /// A limiter on the embedded store with the default settings: no server, no runtime, no network.
+    ///
+    /// ```
+    /// let limiter = shardlimit::Limiter::local();
+    /// ```
+    #[must_use]
+    pub fn local() -> Self {
+        Builder::new().build().expect("the defaults are valid")
+    }
+
+    /// A builder with every setting at its default.
+    ///
+    /// ```
+    /// let limiter = shardlimit::Limiter::builder().max_keys(1_000).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) fn new(clock: Clock, max_keys: usize) -> Self {
+        Self(Arc::new(Inner { clock, max_keys, definitions: Mutex::default() }))
+    }
+
+    /// Gives a limit its name. Name and key together identify a state: one key can stand under several limits.
+    ///
+    /// Defining the same limit again returns the one that is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] unless the name is 1 to 128 visible ASCII characters without braces and colons;
+    /// [`ErrorKind::NameTaken`] if it stands for another limit already.
+    ///
+    /// ```
+    /// # use shardlimit::{ErrorKind, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limiter = Limiter::local();
+    /// limiter.define("login", "5/min".parse()?)?;
+    /// limiter.define("login", "5/min".parse()?)?; // the same one
+    /// let taken = limiter.define("login", "6/min".parse()?).unwrap_err();
+    /// assert_eq!(taken.kind(), ErrorKind::NameTaken);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn define(&self, name: &str, limit: Limit) -> Result<NamedLimit, Error> {
+        check_name("name", name)?;
+        let mut definitions = lock(&self.0.definitions);
+        if let Some(known) = definitions.get(name) {
+            if known.limit() == limit {
+                return Ok(known.clone());
+            }
+            return Err(Error::new(
+                ErrorKind::NameTaken,
+                "name",
+                format!("{name:?} already stands for \"{}\"; give \"{limit}\" another name", known.limit()),
+            ));
+        }
+        let named = NamedLimit::new(Definition {
+            name: name.into(),
+            limit,
+            clock: self.0.clock.clone(),
+            store: LocalStore::new(Share::whole(&limit), self.0.max_keys),
+        });
+        definitions.insert(name.into(), named.clone());
+        Ok(named)
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits: Vec<NamedLimit> = lock(&self.0.definitions).values().cloned().collect();
+        f.debug_struct("Limiter").field("limits", &limits).finish()
+    }
+}

@@ -1,0 +1,295 @@
+//! A limit with its name: what callers ask.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::decision::{Decision, Peek, Receipt};
+use crate::error::Error;
+use crate::flow::call::{Call, Definition};
+use crate::handle::Handle;
+use crate::key::check_key;
+use crate::limit::Limit;
+use crate::sync::Arc;
+
+/// A limit that was [defined](crate::Limiter::define): it decides for any key. Clones share everything.
+///
+/// Every method that takes a key returns [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) unless it has 1 to
+/// 16,384 bytes.
+///
+/// ```
+/// use shardlimit::Limiter;
+///
+/// # async fn example() -> Result<(), shardlimit::Error> {
+/// let limit = Limiter::local().define("search", "sliding-window 100/min".parse()?)?;
+/// if limit.acquire("alice").await?.is_allowed() {
+///     // …
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct NamedLimit(Arc<Definition>);
+
+impl NamedLimit {
+    pub(crate) fn new(definition: Definition) -> Self {
+        Self(Arc::new(definition))
+    }
+
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.0
+    }
+
+    fn call<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Call<'a>, Error> {
+        let key = check_key(key.as_ref())?;
+        Ok(Call { definition: &self.0, place: self.0.store.place(key) })
+    }
+
+    /// Its name.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// assert_eq!(limit.name(), "search");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it limits to.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// assert_eq!(limit.limit().to_string(), "token-bucket 100/min burst 100");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        self.0.limit
+    }
+
+    /// Asks for one permit.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    ///
+    /// # Cancel safety
+    /// On the embedded store the call is over at its first poll: a future that was dropped before it charged
+    /// nothing.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// assert!(limit.acquire("alice").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
+        self.call(&key)?.try_acquire(1)
+    }
+
+    /// Asks for several permits, all or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
+    /// [`ErrorKind::InvalidPermits`](crate::ErrorKind::InvalidPermits) for 0;
+    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](NamedLimit::acquire).
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("upload", "1000/s burst 500".parse()?)?;
+    /// let decision = limit.acquire_n("alice", 200).await?;
+    /// assert_eq!(decision.remaining().permits, 300);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
+        self.call(&key)?.try_acquire(permits)
+    }
+
+    /// Asks without waiting for anything: `None` when only a remote store could tell. The embedded store always
+    /// answers.
+    ///
+    /// # Errors
+    /// As [`acquire_n`](NamedLimit::acquire_n).
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// assert!(limit.try_acquire("alice", 1)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_acquire(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Option<Decision>, Error> {
+        self.call(&key)?.try_acquire(permits).map(Some)
+    }
+
+    /// Asks, and waits for up to `timeout` until the permits are there. It needs no runtime of any kind.
+    ///
+    /// Calls that wait for one key are served in the order in which they were first polled, and calls that do not
+    /// wait are denied meanwhile: nobody overtakes, so an ask for many permits holds up those behind it. The
+    /// one at the head is denied at once when no permit will be there in time. In a pacing queue the
+    /// wait includes the call's own turn: when it is allowed, it may go on.
+    ///
+    /// # Errors
+    /// As [`acquire_n`](NamedLimit::acquire_n).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the line and charges nothing.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("search", "100/s burst 1".parse()?)?;
+    /// for _ in 0..3 {
+    ///     // Takes about 20 ms.
+    ///     assert!(limit.acquire_within("alice", 1, Duration::from_secs(1)).await?.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn acquire_within(
+        &self,
+        key: impl AsRef<[u8]>,
+        permits: u64,
+        timeout: Duration,
+    ) -> Result<Decision, Error> {
+        self.call(&key)?.acquire_within(permits, timeout).await
+    }
+
+    /// Looks at what a key has left, and charges nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    ///
+    /// # Cancel safety
+    /// Nothing changes, whenever it is dropped.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Peek, Error> {
+        Ok(self.call(&key)?.peek())
+    }
+
+    /// Gives back what an allowed call was charged.
+    ///
+    /// A bucket is never lifted above its burst; a window only takes back what was charged in it, a log only its own
+    /// entries, a pacing queue only its tail. What comes too late is lost, never an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
+    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt) when the receipt is another key's or another
+    /// limit's; then the charge stays.
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 30).await? {
+    ///     limit.refund("alice", allowed.into_receipt()).await?;
+    /// }
+    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<(), Error> {
+        self.call(&key)?.refund(&receipt, receipt.permits)
+    }
+
+    /// Corrects a charge to what the work did cost in the end.
+    ///
+    /// Less than charged: the difference comes back as by [`refund`](NamedLimit::refund). More: the
+    /// difference is charged even if it is not there, and later calls wait for it; the debt of a key is held to one
+    /// burst (or one window's permits), so that nobody is locked out without end.
+    ///
+    /// # Errors
+    /// As [`refund`](NamedLimit::refund).
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("tokens", "1000/min".parse()?)?;
+    /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 100).await? {
+    ///     let used = 340; // known when the answer was generated
+    ///     limit.settle("alice", allowed.into_receipt(), used).await?;
+    /// }
+    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 660);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn settle(&self, key: impl AsRef<[u8]>, receipt: Receipt, actual: u64) -> Result<(), Error> {
+        self.call(&key)?.settle(&receipt, actual)
+    }
+
+    /// Forgets what a key was charged: it is as new.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    ///
+    /// # Cancel safety
+    /// On the embedded store it is done at its first poll.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("login", "1/day".parse()?)?;
+    /// limit.acquire("alice").await?.is_allowed();
+    /// limit.reset("alice").await?;
+    /// assert!(limit.acquire("alice").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.call(&key)?.reset();
+        Ok(())
+    }
+
+    /// Pins a key for a caller that asks often: its calls need no look-up and no allocation.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// let hot = limit.handle("item:42")?;
+    /// assert!(hot.try_acquire(1)?.unwrap().is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn handle(&self, key: impl AsRef<[u8]>) -> Result<Handle, Error> {
+        let pin = self.0.store.pin(self.call(&key)?.place);
+        Ok(Handle::new(self.clone(), pin))
+    }
+}
+
+impl fmt::Debug for NamedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NamedLimit({:?}: \"{}\")", self.name(), self.limit())
+    }
+}

@@ -1,0 +1,7 @@
+//! Where shard state lives.
+//!
+//! A store has one entry and it takes a [`Batch`](crate::kernel::Batch) for one shard; a single call is a batch of
+//! one. [`local`] is the embedded store: the kernels under a lock a key, in memory that is bounded.
+
+pub(crate) mod keyed;
+pub(crate) mod local;
