@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Micros;
-use crate::kernel::{Header, Verdict};
+use crate::kernel::{Header, Refund, Verdict};
 use crate::limit::Share;
 
 /// Allowed or denied, with the facts.
@@ -47,7 +47,8 @@ pub enum Decision {
 #[derive(Debug)]
 pub struct Allowed {
     facts: Facts,
-    wait: Micros,
+    /// What has to drain before the call's turn in a pacing queue, in units of refill.
+    line: i64,
     receipt: Receipt,
 }
 
@@ -67,13 +68,20 @@ pub struct Allowed {
 #[derive(Debug)]
 pub struct Denied {
     facts: Facts,
-    retry_after: Micros,
+    /// What has to come back first, in units of refill.
+    lack: i64,
 }
 
+/// What the reply said, as it came: most callers ask for one figure of it or for none, so the divisions wait.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    remaining: u64,
-    reset_after: Micros,
+    level: i64,
+    cost: i64,
+    missing: i64,
+    /// Units of refill a microsecond.
+    rate: i64,
+    /// How far the clock was behind the state.
+    behind: Micros,
     decided_by: DecidedBy,
 }
 
@@ -191,13 +199,14 @@ macro_rules! facts_accessors {
         #[must_use]
         pub fn remaining(&self) -> Remaining {
             let facts = self.$($facts)+;
-            Remaining { permits: facts.remaining, exact: facts.decided_by == DecidedBy::Local }
+            Remaining { permits: facts.remaining(), exact: facts.decided_by == DecidedBy::Local }
         }
 
         /// How long until the key is as new, if nobody takes anything meanwhile.
         #[must_use]
         pub fn reset_after(&self) -> Duration {
-            Duration::from_micros(self.$($facts)+.reset_after)
+            let facts = self.$($facts)+;
+            facts.time_for(facts.missing)
         }
 
         /// Who knew.
@@ -234,31 +243,46 @@ impl Decision {
     }
 
     /// The decision of the embedded store for a call that was alone in its batch.
+    #[inline(always)]
     pub(crate) fn local(share: &Share, owner: u64, permits: u64, header: &Header, verdict: &Verdict) -> Self {
+        let facts = Facts::local(share, header);
         if verdict.granted == 0 {
-            return Self::denied(share, header, verdict.wait);
+            return Self::Denied(Denied { facts, lack: verdict.lack });
         }
-        let (wait, line) = match share {
-            Share::Bucket(bucket) if bucket.paced => {
-                (header.at - header.now + bucket.time_for(verdict.line), verdict.line + permits as i64 * bucket.cost)
-            }
-            Share::Bucket(_) | Share::Fixed(_) | Share::Sliding(_) => (0, 0),
-        };
-        Self::Allowed(Allowed {
-            facts: Facts::local(share, header),
-            wait,
-            receipt: Receipt { owner, permits, at: header.at, line },
-        })
+        let line = if share.is_paced() { verdict.line } else { 0 };
+        let receipt = Receipt { owner, permits, at: header.at, line: verdict.line + permits as i64 * facts.cost };
+        Self::Allowed(Allowed { facts, line, receipt })
     }
 
-    pub(crate) fn denied(share: &Share, header: &Header, retry_after: Micros) -> Self {
-        Self::Denied(Denied { facts: Facts::local(share, header), retry_after })
+    pub(crate) fn denied(share: &Share, header: &Header, lack: i64) -> Self {
+        Self::Denied(Denied { facts: Facts::local(share, header), lack })
     }
 }
 
 impl Facts {
+    #[inline(always)]
     fn local(share: &Share, header: &Header) -> Self {
-        Self { remaining: share.permits_in(header.level), reset_after: header.full_after, decided_by: DecidedBy::Local }
+        Self {
+            level: header.level,
+            cost: share.cost(),
+            missing: header.missing,
+            rate: share.rate(),
+            behind: header.at - header.now,
+            decided_by: DecidedBy::Local,
+        }
+    }
+
+    /// Whole permits; none when the level is a debt.
+    fn remaining(&self) -> u64 {
+        self.level.max(0) as u64 / self.cost as u64
+    }
+
+    /// How long until so many units have come back, rounded up to a microsecond.
+    fn time_for(&self, units: i64) -> Duration {
+        if units <= 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.behind + (units as u64).div_ceil(self.rate as u64))
     }
 }
 
@@ -284,7 +308,7 @@ impl Allowed {
     /// ```
     #[must_use]
     pub fn wait(&self) -> Duration {
-        Duration::from_micros(self.wait)
+        self.facts.time_for(self.line)
     }
 
     /// What a refund or a settlement needs.
@@ -310,7 +334,7 @@ impl Allowed {
 
     /// The same, after its turn in a pacing queue has come.
     pub(crate) fn waited(mut self) -> Self {
-        self.wait = 0;
+        self.line = 0;
         self
     }
 }
@@ -333,7 +357,7 @@ impl Denied {
     /// ```
     #[must_use]
     pub fn retry_after(&self) -> Duration {
-        Duration::from_micros(self.retry_after)
+        self.facts.time_for(self.lack)
     }
 }
 
@@ -346,6 +370,10 @@ impl Peek {
 }
 
 impl Receipt {
+    pub(crate) fn refund(&self, permits: u64) -> Refund {
+        Refund { permits, at: self.at, line: self.line }
+    }
+
     /// How many permits were charged.
     ///
     /// ```

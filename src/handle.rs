@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::flow::call::Call;
 use crate::named::NamedLimit;
 use crate::store::keyed::Pin;
-use crate::store::local::{Cell, Place};
+use crate::store::local::Cell;
 
 /// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
 /// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys).
@@ -34,8 +34,8 @@ impl Handle {
         Self { limit, pin }
     }
 
-    fn call(&self) -> Call<'_> {
-        Call { definition: self.limit.definition(), place: Place::Pinned(&self.pin) }
+    fn call(&self) -> Call<'_, &Pin<Cell>> {
+        Call { definition: self.limit.definition(), place: &self.pin }
     }
 
     /// The limit that it asks.

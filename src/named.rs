@@ -9,6 +9,7 @@ use crate::flow::call::{Call, Definition};
 use crate::handle::Handle;
 use crate::key::check_key;
 use crate::limit::Limit;
+use crate::store::local::Lookup;
 use crate::sync::Arc;
 
 /// A limit that was [defined](crate::Limiter::define): it decides for any key. Clones share everything.
@@ -39,9 +40,15 @@ impl NamedLimit {
         &self.0
     }
 
-    fn call<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Call<'a>, Error> {
+    /// Not generic over the key: one copy of the way of a call, however keys are written.
+    fn ask(&self, key: &[u8], permits: u64) -> Result<Decision, Error> {
+        self.call(key)?.try_acquire(permits)
+    }
+
+    #[inline]
+    fn call<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Call<'a, Lookup<'a>>, Error> {
         let key = check_key(key.as_ref())?;
-        Ok(Call { definition: &self.0, place: self.0.store.place(key) })
+        Ok(Call { definition: &self.0, place: self.0.store.look_up(key) })
     }
 
     /// Its name.
@@ -92,7 +99,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
-        self.call(&key)?.try_acquire(1)
+        self.ask(key.as_ref(), 1)
     }
 
     /// Asks for several permits, all or none.
@@ -115,7 +122,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
-        self.call(&key)?.try_acquire(permits)
+        self.ask(key.as_ref(), permits)
     }
 
     /// Asks without waiting for anything: `None` when only a remote store could tell. The embedded store always
@@ -133,7 +140,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub fn try_acquire(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Option<Decision>, Error> {
-        self.call(&key)?.try_acquire(permits).map(Some)
+        self.ask(key.as_ref(), permits).map(Some)
     }
 
     /// Asks, and waits for up to `timeout` until the permits are there. It needs no runtime of any kind.

@@ -55,15 +55,15 @@ impl SystemClock {
             loop {
                 // A waker that panics is its owner's affair; the other alarms still have to ring.
                 let _ = catch_unwind(AssertUnwindSafe(|| alarms.ring(now())));
-                let board = lock(&alarms.board);
+                let mut board = lock(&alarms.board);
                 if board.closed {
                     return;
                 }
                 let wait = board.earliest().map(|at| at.saturating_sub(now()));
                 match wait {
                     Some(0) => {}
-                    Some(wait) => drop(alarms.changed.wait_timeout(board, Duration::from_micros(wait))),
-                    None => drop(alarms.changed.wait(board)),
+                    Some(wait) => drop(alarms.changed.wait_for(&mut board, Duration::from_micros(wait))),
+                    None => alarms.changed.wait(&mut board),
                 }
             }
         };

@@ -7,7 +7,7 @@ use super::wait::Waiting;
 use crate::clock::{Clock, Micros};
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
-use crate::kernel::{Ask, Batch, Refund, Verdict};
+use crate::kernel::{Ask, Batch, Header, Verdict};
 use crate::limit::{Limit, Share};
 use crate::store::local::{Cell, LocalStore, Place};
 
@@ -21,29 +21,33 @@ pub(crate) struct Definition {
 
 /// A call on one key of a limit.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub(crate) struct Call<'a, P> {
     pub definition: &'a Definition,
-    pub place: Place<'a>,
+    pub place: P,
 }
 
-impl Call<'_> {
+impl<P: Place> Call<'_, P> {
     /// The synchronous way of a call: no lock but the key's, no allocation.
+    #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<Decision, Error> {
         let Definition { limit, clock, store, .. } = self.definition;
         limit.check_permits(permits)?;
         let now = clock.now();
         let owner = self.place.hash();
-        let (decision, head) = store.with(self.place, now, |cell| {
-            let head = cell.line.expire(now);
-            let decision = if cell.line.is_empty() {
-                acquire(cell, &store.share, owner, now, permits)
+        let mut head = None;
+        let (header, verdict) = self.place.with(store, now, |cell| {
+            if !cell.line.is_empty() {
+                head = cell.line.expire(now);
+            }
+            let ahead = cell.line.permits();
+            if ahead == 0 {
+                ask(cell, &store.share, now, permits, 1)
             } else {
-                deny_behind(cell, &store.share, now, limit, permits.saturating_add(cell.line.permits()))
-            };
-            (decision, head)
+                ask_behind(cell, self.definition, now, permits, ahead)
+            }
         });
         wake(head);
-        Ok(decision)
+        Ok(Decision::local(&store.share, owner, permits, &header, &verdict))
     }
 
     pub(crate) async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
@@ -65,7 +69,7 @@ impl Call<'_> {
             let header = cell.run(&store.share, now, &Batch::default(), &mut []);
             Peek::local(&store.share, &header)
         };
-        store.with_own(self.place, look).unwrap_or_else(|| look(&mut store.first_cell(self.place)))
+        self.place.with_own(store, look).unwrap_or_else(|| look(&mut store.first_cell(self.place)))
     }
 
     /// A key without a cell of its own has nothing to give back to: either its bucket filled up long ago, or the
@@ -74,9 +78,9 @@ impl Call<'_> {
         self.check_receipt(receipt)?;
         let Definition { clock, store, .. } = self.definition;
         let now = clock.now();
-        let refunds = [Refund { permits, at: receipt.at, line: receipt.line }];
+        let refunds = [receipt.refund(permits)];
         let batch = Batch { refunds: &refunds, ..Batch::default() };
-        let head = store.with_own(self.place, |cell| change(cell, &store.share, now, &batch));
+        let head = self.place.with_own(store, |cell| change(cell, &store.share, now, &batch));
         wake(head.flatten());
         Ok(())
     }
@@ -89,7 +93,7 @@ impl Call<'_> {
         let Definition { clock, store, .. } = self.definition;
         let now = clock.now();
         let batch = Batch { debt: actual - receipt.permits, ..Batch::default() };
-        wake(store.with(self.place, now, |cell| change(cell, &store.share, now, &batch)));
+        wake(self.place.with(store, now, |cell| change(cell, &store.share, now, &batch)));
         Ok(())
     }
 
@@ -116,22 +120,39 @@ impl Call<'_> {
     }
 }
 
-/// Takes the permits if they are there.
-pub(super) fn acquire(cell: &mut Cell, share: &Share, owner: u64, now: Micros, permits: u64) -> Decision {
-    let mut verdicts = [Verdict::default()];
-    let asks = [Ask { permits, count: 1 }];
-    let batch = Batch { asks: &asks, ..Batch::default() };
-    let header = cell.run(share, now, &batch, &mut verdicts);
-    Decision::local(share, owner, permits, &header, &verdicts[0])
+/// One ask as a batch of its own. With a count of 0 it charges nothing and tells what is lacking.
+#[inline(always)]
+pub(super) fn ask(cell: &mut Cell, share: &Share, now: Micros, permits: u64, count: u64) -> (Header, Verdict) {
+    // Kept apart, or the batch of the small kernels could not stay in registers (30 instructions a call).
+    if matches!(share, Share::Sliding(_)) {
+        return ask_apart(cell, share, now, Ask { permits, count });
+    }
+    ask_alone(cell, share, now, Ask { permits, count })
 }
 
-/// Denies a call that stands behind others: not before `wanted` permits, theirs and its own, have come.
-pub(super) fn deny_behind(cell: &mut Cell, share: &Share, now: Micros, limit: &Limit, wanted: u64) -> Decision {
+#[inline(never)]
+fn ask_apart(cell: &mut Cell, share: &Share, now: Micros, ask: Ask) -> (Header, Verdict) {
+    ask_alone(cell, share, now, ask)
+}
+
+#[inline(always)]
+fn ask_alone(cell: &mut Cell, share: &Share, now: Micros, ask: Ask) -> (Header, Verdict) {
     let mut verdicts = [Verdict::default()];
-    let asks = [Ask { permits: wanted.min(limit.burst()), count: 0 }];
-    let batch = Batch { asks: &asks, ..Batch::default() };
-    let header = cell.run(share, now, &batch, &mut verdicts);
-    Decision::denied(share, &header, verdicts[0].wait)
+    let header = cell.run(share, now, &Batch { asks: &[ask], ..Batch::default() }, &mut verdicts);
+    (header, verdicts[0])
+}
+
+/// Denies a call that stands behind others: not before the permits that they want, and its own, have come.
+#[cold]
+pub(super) fn ask_behind(
+    cell: &mut Cell,
+    definition: &Definition,
+    now: Micros,
+    permits: u64,
+    ahead: u64,
+) -> (Header, Verdict) {
+    let wanted = permits.saturating_add(ahead).min(definition.limit.burst());
+    ask(cell, &definition.store.share, now, wanted, 0)
 }
 
 /// Runs a batch that may make room. Wake what it returns once the lock is open.

@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::call::{Call, Definition, acquire, change, deny_behind, wake};
+use super::call::{Call, Definition, ask, ask_behind, change, wake};
 use super::line::Turn;
 use crate::clock::{Alarm, Micros};
 use crate::decision::{Allowed, Decision};
-use crate::kernel::{Batch, Refund};
+use crate::kernel::Batch;
+use crate::limit::Share;
 use crate::store::keyed;
-use crate::store::local::Cell;
+use crate::store::local::{Cell, Place};
 
 /// Resolves to a decision by its deadline. Dropping it leaves the line; if it was let into a pacing queue already,
 /// its place there is given back.
@@ -41,13 +42,13 @@ enum Stage {
 /// What a look at the cell came to.
 enum Step {
     Decided(Decision),
+    /// Nothing to do before then.
     Until(Micros),
-    Paced(Allowed),
 }
 
 impl<'a> Waiting<'a> {
     /// The permits must have been checked.
-    pub(crate) fn new(call: &Call<'a>, permits: u64, within: Duration) -> Self {
+    pub(crate) fn new(call: &Call<'a, impl Place>, permits: u64, within: Duration) -> Self {
         let within = Micros::try_from(within.as_micros()).unwrap_or(Micros::MAX);
         Self {
             definition: call.definition,
@@ -62,24 +63,22 @@ impl<'a> Waiting<'a> {
     /// Under the key's lock. Also returns the call that is next, if this one made way for it.
     fn step(&mut self, now: Micros, waker: &Waker) -> (Step, Option<Waker>) {
         let Self { definition, cell, permits, deadline, stage, .. } = self;
-        let (limit, share) = (&definition.limit, &definition.store.share);
-        let owner = cell.hash();
+        let (share, owner) = (&definition.store.share, cell.hash());
+        let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
         cell.with(|cell| {
             let expired = cell.line.expire(now);
-            if matches!(stage, Stage::Arriving) {
-                let ticket = cell.line.join(*permits, *deadline, waker);
-                *stage = Stage::InLine { ticket };
-            }
-            let Stage::InLine { ticket } = *stage else { unreachable!("only a call in line looks at the cell") };
+            let ticket = match *stage {
+                Stage::InLine { ticket } => ticket,
+                _ => cell.line.join(*permits, *deadline, waker),
+            };
+            *stage = Stage::InLine { ticket };
             let done = match cell.line.turn(ticket, waker) {
-                Turn::Expired => deny_behind(cell, share, now, limit, *permits),
-                Turn::Behind { ahead, .. } if now >= *deadline => {
-                    deny_behind(cell, share, now, limit, ahead.saturating_add(*permits))
-                }
-                Turn::Behind { head_deadline, .. } => {
+                Turn::Behind { head_deadline, .. } if now < *deadline => {
                     return (Step::Until(head_deadline.saturating_add(1).min(*deadline)), expired);
                 }
-                Turn::Head => match acquire(cell, share, owner, now, *permits) {
+                Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, now, *permits, ahead)),
+                Turn::Expired => decide(ask_behind(cell, definition, now, *permits, 0)),
+                Turn::Head => match decide(ask(cell, share, now, *permits, 1)) {
                     Decision::Denied(denied) => {
                         let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
                         if due <= *deadline {
@@ -89,18 +88,19 @@ impl<'a> Waiting<'a> {
                     }
                     Decision::Allowed(allowed) => {
                         let start = now.saturating_add(allowed.wait().as_micros() as Micros);
-                        *stage = Stage::Done;
-                        let next = cell.line.leave(ticket);
+                        if start > now && start <= *deadline {
+                            let next = cell.line.leave(ticket);
+                            *stage = Stage::Paced { start, allowed: Some(allowed) };
+                            return (Step::Until(start), next);
+                        }
                         if start == now {
-                            return (Step::Decided(Decision::Allowed(allowed)), next);
+                            Decision::Allowed(allowed)
+                        } else {
+                            // Its turn would come too late: back out, as the tail of the queue it can.
+                            give_back(cell, share, now, &allowed);
+                            let (header, _) = ask(cell, share, now, *permits, 0);
+                            Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
                         }
-                        if start <= *deadline {
-                            return (Step::Paced(allowed), next);
-                        }
-                        // Its turn would come too late: back out, as the tail of the queue it can.
-                        give_back(cell, definition, now, &allowed);
-                        let denied = deny_until(cell, definition, now, start - *deadline);
-                        return (Step::Decided(denied), next);
                     }
                 },
             };
@@ -110,17 +110,9 @@ impl<'a> Waiting<'a> {
     }
 }
 
-fn give_back(cell: &mut Cell, definition: &Definition, now: Micros, allowed: &Allowed) -> Option<Waker> {
-    let receipt = allowed.receipt();
-    let refunds = [Refund { permits: receipt.permits, at: receipt.at, line: receipt.line }];
-    let batch = Batch { refunds: &refunds, ..Batch::default() };
-    change(cell, &definition.store.share, now, &batch)
-}
-
-fn deny_until(cell: &mut Cell, definition: &Definition, now: Micros, wait: Micros) -> Decision {
-    let share = &definition.store.share;
-    let header = cell.run(share, now, &Batch::default(), &mut []);
-    Decision::denied(share, &header, wait)
+fn give_back(cell: &mut Cell, share: &Share, now: Micros, allowed: &Allowed) -> Option<Waker> {
+    let refunds = [allowed.receipt().refund(allowed.receipt().permits)];
+    change(cell, share, now, &Batch { refunds: &refunds, ..Batch::default() })
 }
 
 impl Future for Waiting<'_> {
@@ -129,38 +121,34 @@ impl Future for Waiting<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
         let this = self.get_mut();
         let now = this.definition.clock.now();
-        if !matches!(this.stage, Stage::Paced { .. }) {
-            let (step, next) = this.step(now, context.waker());
-            wake(next);
-            match step {
-                Step::Decided(decision) => return Poll::Ready(decision),
-                Step::Until(due) => {
-                    this.alarm = Some(this.definition.clock.wake_at(due, context.waker()));
-                    return Poll::Pending;
-                }
-                Step::Paced(allowed) => {
-                    let start = now + allowed.wait().as_micros() as Micros;
-                    this.stage = Stage::Paced { start, allowed: Some(allowed) };
+        let due = match &mut this.stage {
+            Stage::Paced { start, allowed } if now >= *start => {
+                let allowed = allowed.take().expect("polled after it was done");
+                return Poll::Ready(Decision::Allowed(allowed.waited()));
+            }
+            Stage::Paced { start, .. } => *start,
+            Stage::Arriving | Stage::InLine { .. } => {
+                let (step, next) = this.step(now, context.waker());
+                wake(next);
+                match step {
+                    Step::Decided(decision) => return Poll::Ready(decision),
+                    Step::Until(due) => due,
                 }
             }
-        }
-        let Stage::Paced { start, allowed } = &mut this.stage else { unreachable!("polled after it was done") };
-        if now < *start {
-            this.alarm = Some(this.definition.clock.wake_at(*start, context.waker()));
-            return Poll::Pending;
-        }
-        let allowed = allowed.take().expect("polled after it was done").waited();
-        this.stage = Stage::Done;
-        Poll::Ready(Decision::Allowed(allowed))
+            Stage::Done => unreachable!("polled after it was done"),
+        };
+        this.alarm = Some(this.definition.clock.wake_at(due, context.waker()));
+        Poll::Pending
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let now = self.definition.clock.now();
+        let share = &self.definition.store.share;
         let next = self.cell.with(|cell| match &self.stage {
             Stage::InLine { ticket } => cell.line.leave(*ticket),
-            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, self.definition, now, allowed),
+            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, share, now, allowed),
             Stage::Arriving | Stage::Done | Stage::Paced { allowed: None, .. } => None,
         });
         wake(next);

@@ -1,10 +1,14 @@
 //! What goes into one run of a kernel and what comes out: the same fields that a script's arguments and
 //! reply carry (`lua/README.md`).
+//!
+//! Lengths of time come out in *units of refill*, of which [`Share::rate`](crate::limit::Share::rate) come back each
+//! microsecond (for windows they are microseconds). Only who reads them pays for the division, and calls that
+//! share a verdict can be told apart exactly.
 
 use crate::clock::Micros;
 
-/// The wait of an ask above what a share can ever hold.
-pub(crate) const NEVER: Micros = Micros::MAX;
+/// The lack of an ask above what a share can ever hold.
+pub(crate) const NEVER: i64 = i64::MAX;
 
 /// `count` calls in a row that ask for `permits` each. With a count of 0 it only asks how long it would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +49,8 @@ pub(crate) struct Header {
     pub at: Micros,
     /// What is left after the batch: units of a bucket, permits of a window. Negative: debt.
     pub level: i64,
-    /// Microseconds after `now` until the state is as new.
-    pub full_after: Micros,
+    /// What has to come back after `at` until the state is as new.
+    pub missing: i64,
 }
 
 /// The answer to one [`Ask`].
@@ -54,9 +58,9 @@ pub(crate) struct Header {
 pub(crate) struct Verdict {
     /// How many of its calls got their permits: the first ones.
     pub granted: u64,
-    /// Microseconds after `now` before which one more such call can't be granted; 0 when all were.
-    pub wait: Micros,
-    /// Pacing queue: units in the line ahead of the first call.
+    /// What has to come back after `at` before one more such call can be granted; 0 when all were.
+    pub lack: i64,
+    /// Pacing queue: what stands in the line ahead of the first call.
     pub line: i64,
 }
 
@@ -64,6 +68,7 @@ pub(crate) struct Verdict {
 ///
 /// Behind by up to a full refill: time stands still at `seen`, so a clock that swings back and forth refills
 /// nothing twice. Behind by more: `now`, and the caller moves its state there.
+#[inline(always)]
 pub(crate) fn steady(now: Micros, seen: Micros, refill: Micros) -> Micros {
     if seen > now && seen - now <= refill { seen } else { now }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Bucket {
     pub seen: Micros,
 }
 
+#[inline(always)]
 pub(crate) fn take(
     state: Option<Bucket>,
     share: &BucketShare,
@@ -31,20 +32,15 @@ pub(crate) fn take(
     let debt = batch.debt.min(2 * share.burst) as i64 * share.cost;
     bucket.level = (bucket.level - debt).max(-share.capacity).min(bucket.level);
 
-    let frozen = bucket.seen - now;
     for (ask, verdict) in batch.asks.iter().zip(verdicts) {
-        *verdict = bucket.grant(share, ask, frozen);
+        *verdict = bucket.grant(share, ask);
     }
-    let header = Header {
-        now,
-        at: bucket.seen,
-        level: bucket.level,
-        full_after: frozen + share.time_for(share.capacity - bucket.level),
-    };
+    let header = Header { now, at: bucket.seen, level: bucket.level, missing: share.capacity - bucket.level };
     (bucket, header)
 }
 
 impl Bucket {
+    #[inline(always)]
     fn refill(self, share: &BucketShare, now: Micros) -> Self {
         let seen = steady(now, self.seen, share.refill);
         // Twice a refill pays a full debt and fills the bucket; clamped, so that the product stays exact.
@@ -66,9 +62,10 @@ impl Bucket {
         }
     }
 
-    fn grant(&mut self, share: &BucketShare, ask: &Ask, frozen: Micros) -> Verdict {
+    #[inline(always)]
+    fn grant(&mut self, share: &BucketShare, ask: &Ask) -> Verdict {
         if ask.permits > share.burst {
-            return Verdict { granted: 0, wait: NEVER, line: 0 };
+            return Verdict { granted: 0, lack: NEVER, line: 0 };
         }
         let need = ask.permits as i64 * share.cost;
         let line = share.capacity - self.level;
@@ -78,11 +75,7 @@ impl Bucket {
             count => count.min((self.level / need) as u64),
         };
         self.level -= granted as i64 * need;
-        let wait = if granted == ask.count && (granted > 0 || self.level >= need) {
-            0
-        } else {
-            frozen + share.time_for(need - self.level)
-        };
-        Verdict { granted, wait, line }
+        let lack = if granted == ask.count && granted > 0 { 0 } else { (need - self.level).max(0) };
+        Verdict { granted, lack, line }
     }
 }

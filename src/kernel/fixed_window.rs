@@ -11,6 +11,7 @@ pub(crate) struct FixedWindow {
     pub used: u64,
 }
 
+#[inline(always)]
 pub(crate) fn take(
     state: Option<FixedWindow>,
     share: &WindowShare,
@@ -34,30 +35,30 @@ pub(crate) fn take(
     let most_debt = 2 * share.permits;
     window.used += batch.debt.min(most_debt.saturating_sub(window.used));
 
-    let ends_after = start + share.window - now;
+    let rest = (start + share.window - at) as i64;
     for (ask, verdict) in batch.asks.iter().zip(verdicts) {
-        *verdict = window.grant(share, ask, ends_after);
+        *verdict = window.grant(share, ask, rest);
     }
     let header = Header {
         now,
         at,
         level: share.permits as i64 - window.used as i64,
-        full_after: if window.used == 0 && at == now { 0 } else { ends_after },
+        missing: if window.used == 0 { 0 } else { rest },
     };
     (window, header)
 }
 
 impl FixedWindow {
-    fn grant(&mut self, share: &WindowShare, ask: &Ask, ends_after: Micros) -> Verdict {
+    fn grant(&mut self, share: &WindowShare, ask: &Ask, rest: i64) -> Verdict {
         let granted = share.permits.saturating_sub(self.used) / ask.permits;
         let all = granted >= ask.count.max(1);
         let granted = granted.min(ask.count);
         self.used += granted * ask.permits;
-        let wait = match all {
+        let lack = match all {
             true => 0,
             false if ask.permits > share.permits => NEVER,
-            false => ends_after,
+            false => rest,
         };
-        Verdict { granted, wait, line: 0 }
+        Verdict { granted, lack, line: 0 }
     }
 }

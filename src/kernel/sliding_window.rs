@@ -46,13 +46,13 @@ pub(crate) fn take(
     window.charge(current, batch.debt.min(most_debt.saturating_sub(window.used)));
 
     for (ask, verdict) in batch.asks.iter().zip(verdicts) {
-        *verdict = window.grant(share, ask, current, now);
+        *verdict = window.grant(share, ask, current, at);
     }
     let header = Header {
         now,
         at,
         level: share.permits as i64 - window.used as i64,
-        full_after: window.parts.back().map_or(0, |newest| share.gone_at(newest.start) - now),
+        missing: window.parts.back().map_or(0, |newest| (share.gone_at(newest.start) - at) as i64),
     };
     (window, header)
 }
@@ -106,17 +106,17 @@ impl SlidingWindow {
         }
     }
 
-    fn grant(&mut self, share: &WindowShare, ask: &Ask, current: Micros, now: Micros) -> Verdict {
+    fn grant(&mut self, share: &WindowShare, ask: &Ask, current: Micros, at: Micros) -> Verdict {
         let granted = share.permits.saturating_sub(self.used) / ask.permits;
         let all = granted >= ask.count.max(1);
         let granted = granted.min(ask.count);
         self.charge(current, granted * ask.permits);
-        let wait = match all {
+        let lack = match all {
             true => 0,
             false if ask.permits > share.permits => NEVER,
-            false => self.room_at(share, ask.permits).saturating_sub(now),
+            false => self.room_at(share, ask.permits).saturating_sub(at) as i64,
         };
-        Verdict { granted, wait, line: 0 }
+        Verdict { granted, lack, line: 0 }
     }
 
     /// When enough of the oldest sub-windows are gone for `permits` more.

@@ -6,12 +6,15 @@ const LONGEST_KEY: usize = 16_384;
 const LONGEST_NAME: usize = 128;
 
 /// A key: 1 to 16,384 bytes, any byte.
+#[inline]
 pub(crate) fn check_key(key: &[u8]) -> Result<&[u8], Error> {
-    if (1..=LONGEST_KEY).contains(&key.len()) {
-        return Ok(key);
-    }
+    if (1..=LONGEST_KEY).contains(&key.len()) { Ok(key) } else { Err(bad_key(key)) }
+}
+
+#[cold]
+fn bad_key(key: &[u8]) -> Error {
     let message = format!("must be 1 to {LONGEST_KEY} bytes long, got {}", key.len());
-    Err(Error::new(ErrorKind::InvalidKey, "key", message))
+    Error::new(ErrorKind::InvalidKey, "key", message)
 }
 
 /// A limit's name or a limiter's prefix: 1 to 128 visible ASCII characters, none of `{`, `}` and `:`.

@@ -337,18 +337,21 @@ impl Limit {
     }
 
     /// Checks what a call asks for against what the limit can ever give.
+    #[inline]
     pub(crate) fn check_permits(&self, permits: u64) -> Result<(), Error> {
-        if permits == 0 {
-            return Err(Error::new(ErrorKind::InvalidPermits, "permits", "a call asks for at least 1, got 0"));
-        }
-        if permits > self.burst {
-            return Err(Error::new(
-                ErrorKind::Never,
-                "permits",
-                format!("{permits} can never be had at once: \"{self}\" holds at most {}", self.burst),
-            ));
+        if permits == 0 || permits > self.burst {
+            return Err(self.bad_permits(permits));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn bad_permits(&self, permits: u64) -> Error {
+        if permits == 0 {
+            return Error::new(ErrorKind::InvalidPermits, "permits", "a call asks for at least 1, got 0");
+        }
+        let message = format!("{permits} can never be had at once: \"{self}\" holds at most {}", self.burst);
+        Error::new(ErrorKind::Never, "permits", message)
     }
 }
 

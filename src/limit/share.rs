@@ -69,13 +69,20 @@ impl Share {
         matches!(self, Self::Bucket(bucket) if bucket.paced)
     }
 
-    /// Whole permits in a level that a kernel reported; none when it is in debt.
-    pub(crate) fn permits_in(&self, level: i64) -> u64 {
-        let cost = match self {
+    /// Units that come back each microsecond. A window's are microseconds.
+    pub(crate) fn rate(&self) -> i64 {
+        match self {
+            Self::Bucket(bucket) => bucket.rate,
+            Self::Fixed(_) | Self::Sliding(_) => 1,
+        }
+    }
+
+    /// What a permit takes from the level.
+    pub(crate) fn cost(&self) -> i64 {
+        match self {
             Self::Bucket(bucket) => bucket.cost,
             Self::Fixed(_) | Self::Sliding(_) => 1,
-        };
-        level.max(0) as u64 / cost as u64
+        }
     }
 }
 
@@ -103,11 +110,6 @@ impl BucketShare {
         let cost = (period / common) as i64;
         let capacity = burst as i64 * cost;
         Self { rate, cost, burst, capacity, refill: (capacity as u64).div_ceil(rate as u64), paced }
-    }
-
-    /// Microseconds until this many units have come back, rounded up.
-    pub(crate) fn time_for(&self, units: i64) -> Micros {
-        (units.max(0) as u64).div_ceil(self.rate as u64)
     }
 }
 

@@ -20,10 +20,20 @@ pub(crate) struct Cell {
 }
 
 /// Where a call goes: to a key that has to be looked up, or to one that is held.
+pub(crate) trait Place: Copy {
+    fn hash(&self) -> u64;
+    fn key(&self) -> &[u8];
+    /// Works on the cell of the key, its own or one that it shares by overflow.
+    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R;
+    /// Works on the cell of the key if it has one of its own.
+    fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R>;
+}
+
+/// A key to look up.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    Key { hash: u64, key: &'a [u8] },
-    Pinned(&'a Pin<Cell>),
+pub(crate) struct Lookup<'a> {
+    hash: u64,
+    key: &'a [u8],
 }
 
 impl LocalStore {
@@ -31,32 +41,17 @@ impl LocalStore {
         Self { share, keys: Keyed::new(max_keys) }
     }
 
-    pub(crate) fn place<'a>(&self, key: &'a [u8]) -> Place<'a> {
-        Place::Key { hash: self.keys.hash(key), key }
-    }
-
-    /// Works on the cell of a key, tracked or shared by overflow.
-    pub(crate) fn with<R>(&self, place: Place<'_>, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
-        match place {
-            Place::Key { hash, key } => self.keys.with(hash, key, &(self.share, now), work),
-            Place::Pinned(pin) => pin.with(work),
-        }
-    }
-
-    /// Works on the cell of a key if it has one of its own.
-    pub(crate) fn with_own<R>(&self, place: Place<'_>, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {
-        match place {
-            Place::Key { hash, key } => self.keys.with_tracked(hash, key, work),
-            Place::Pinned(pin) => Some(pin.with(work)),
-        }
+    #[inline(always)]
+    pub(crate) fn look_up<'a>(&self, key: &'a [u8]) -> Lookup<'a> {
+        Lookup { hash: self.keys.hash(key), key }
     }
 
     /// The cell that an untracked key would begin with.
-    pub(crate) fn first_cell(&self, place: Place<'_>) -> Cell {
+    pub(crate) fn first_cell(&self, place: impl Place) -> Cell {
         self.keys.first_value(place.hash())
     }
 
-    pub(crate) fn pin(&self, place: Place<'_>) -> Pin<Cell> {
+    pub(crate) fn pin(&self, place: impl Place) -> Pin<Cell> {
         self.keys.pin(place.hash(), place.key())
     }
 
@@ -66,33 +61,58 @@ impl LocalStore {
     }
 }
 
-impl<'a> Place<'a> {
-    pub(crate) fn hash(&self) -> u64 {
-        match self {
-            Self::Key { hash, .. } => *hash,
-            Self::Pinned(pin) => pin.hash(),
-        }
+impl Place for Lookup<'_> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
     }
 
-    fn key(&self) -> &'a [u8] {
-        match self {
-            Self::Key { key, .. } => key,
-            Self::Pinned(pin) => pin.key(),
-        }
+    fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    #[inline(always)]
+    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
+        store.keys.with(self.hash, self.key, (&store.share, now), work)
+    }
+
+    fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {
+        store.keys.with_tracked(self.hash, self.key, work)
+    }
+}
+
+impl Place for &Pin<Cell> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        Pin::hash(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        Pin::key(self)
+    }
+
+    #[inline(always)]
+    fn with<R>(&self, _: &LocalStore, _: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
+        Pin::with(self, work)
+    }
+
+    fn with_own<R>(&self, _: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {
+        Some(Pin::with(self, work))
     }
 }
 
 impl Cell {
+    #[inline(always)]
     pub(crate) fn run(&mut self, share: &Share, now: Micros, batch: &Batch<'_>, verdicts: &mut [Verdict]) -> Header {
         state::run(&mut self.state, share, now, batch, verdicts)
     }
 }
 
 impl Tracked for Cell {
-    type Context = (Share, Micros);
+    type Context<'a> = (&'a Share, Micros);
 
-    fn is_idle(&mut self, (share, now): &(Share, Micros)) -> bool {
-        self.line.is_empty() && state::is_as_new(&mut self.state, share, *now)
+    fn is_idle(&mut self, (share, now): Self::Context<'_>) -> bool {
+        self.line.is_empty() && state::is_as_new(&mut self.state, share, now)
     }
 
     fn heir(&self) -> Self {

@@ -1,1 +1,87 @@
-fn main() {}
+//! What does a decision on the embedded store cost, against governor's keyed limiter?
+//!
+//! `cargo bench -p shardlimit-peers --bench local`
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use shardlimit::{Handle, Limiter, NamedLimit};
+use shardlimit_peers::{Contestant, contest};
+
+const CALLS: u64 = 2_000_000;
+
+struct Case {
+    name: &'static str,
+    keys: usize,
+    /// Permits a second, for each key.
+    rate: u32,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "one key, allowed", keys: 1, rate: 1_000_000_000 },
+    Case { name: "one key, denied", keys: 1, rate: 1 },
+    Case { name: "1,000 keys, allowed", keys: 1_000, rate: 1_000_000_000 },
+    Case { name: "100,000 keys, allowed", keys: 100_000, rate: 1_000_000 },
+];
+
+fn main() {
+    let threads: usize = std::thread::available_parallelism().map_or(2, usize::from);
+    println!(
+        "{threads} cores; median of 5 interleaved rounds of {CALLS} decisions a thread; ratio: above 1 is faster\n"
+    );
+    let mut worst = f64::MAX;
+    for case in CASES {
+        for threads in [1, 2] {
+            let title = format!("{}, {threads} thread(s)", case.name);
+            worst = worst.min(measure(&title, threads, &case));
+        }
+    }
+    println!("\nlowest ratio of shardlimit by key to governor: {worst:.2} x");
+}
+
+fn measure(title: &str, threads: usize, case: &Case) -> f64 {
+    let keys: Vec<String> = (0..case.keys).map(|i| format!("user:{i}")).collect();
+    let rate = NonZeroU32::new(case.rate).expect("not zero");
+    let governor: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(Quota::per_second(rate));
+    let limiter = Limiter::builder().max_keys(200_000).build().expect("valid settings");
+    let define = |name| -> Result<NamedLimit, shardlimit::Error> { limiter.define(name, format!("{rate}/s").parse()?) };
+    let limit = define("by-key").expect("a valid limit");
+    let held = define("by-handle").expect("a valid limit");
+    let handles: Vec<Handle> = keys.iter().map(|key| held.handle(key).expect("a valid key")).collect();
+
+    let governor = |thread, calls| each(&keys, thread, calls, |key| governor.check_key(key).is_ok());
+    let by_key = |thread, calls| each(&keys, thread, calls, |key| ask(&limit, key));
+    let by_handle = |thread, calls| each(&handles, thread, calls, ask_handle);
+    let ratios = contest(
+        title,
+        threads,
+        CALLS,
+        &[
+            Contestant { name: "governor, keyed", work: &governor },
+            Contestant { name: "shardlimit, by key", work: &by_key },
+            Contestant { name: "shardlimit, by handle", work: &by_handle },
+        ],
+    );
+    ratios[1]
+}
+
+fn ask(limit: &NamedLimit, key: &str) -> bool {
+    matches!(limit.try_acquire(key, 1), Ok(Some(decision)) if decision.is_allowed())
+}
+
+fn ask_handle(handle: &Handle) -> bool {
+    matches!(handle.try_acquire(1), Ok(Some(decision)) if decision.is_allowed())
+}
+
+/// Goes through the items in strides, each thread from another place, so that none is asked for its turn.
+fn each<T>(items: &[T], thread: usize, calls: u64, decide: impl Fn(&T) -> bool) {
+    let mut at = thread * 7919 % items.len();
+    for _ in 0..calls {
+        black_box(decide(black_box(&items[at])));
+        at += 6_151 % items.len().max(2);
+        if at >= items.len() {
+            at %= items.len();
+        }
+    }
+}

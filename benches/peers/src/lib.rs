@@ -1,1 +1,66 @@
-//! A way to measure several contestants side by side.
+//! A way to measure contestants side by side.
+//!
+//! The machine is shared and noisy, so a figure alone says little. Each round runs all contestants one after
+//! another; the ratio is taken within a round, and the median over rounds is what counts.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+
+/// What is measured: `calls` decisions on the given thread, in a loop of its own.
+pub type Work<'a> = &'a (dyn Fn(usize, u64) + Sync);
+
+/// One who takes part.
+pub struct Contestant<'a> {
+    /// As the table names it.
+    pub name: &'a str,
+    /// Its loop.
+    pub work: Work<'a>,
+}
+
+/// Nanoseconds a decision (wall time × threads ÷ decisions) of each contestant, and its ratio to the first.
+pub fn contest(title: &str, threads: usize, calls: u64, contestants: &[Contestant<'_>]) -> Vec<f64> {
+    for contestant in contestants {
+        run(contestant.work, threads, calls / 10); // warm-up
+    }
+    let mut rounds = vec![Vec::with_capacity(ROUNDS); contestants.len()];
+    for _ in 0..ROUNDS {
+        for (times, contestant) in rounds.iter_mut().zip(contestants) {
+            times.push(run(contestant.work, threads, calls).as_secs_f64() * 1e9 / calls as f64);
+        }
+    }
+    println!("{title}");
+    let ratios: Vec<f64> = rounds
+        .iter()
+        .map(|times| median(times.iter().zip(&rounds[0]).map(|(time, first)| first / time).collect()))
+        .collect();
+    for ((contestant, times), ratio) in contestants.iter().zip(&rounds).zip(&ratios) {
+        println!("  {:<28} {:>7.1} ns a decision   {ratio:>5.2} x", contestant.name, median(times.clone()));
+    }
+    ratios
+}
+
+fn run(work: Work<'_>, threads: usize, calls: u64) -> Duration {
+    let barrier = Barrier::new(threads);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|thread| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    let start = Instant::now();
+                    work(thread, calls);
+                    start.elapsed()
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a contestant panicked")).max().unwrap_or_default()
+    })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
