@@ -41,7 +41,7 @@ impl<P: Place> Call<'_, P> {
             }
             let ahead = cell.line.permits();
             if ahead == 0 {
-                ask(cell, &store.share, now, permits, 1)
+                ask(cell, self.definition, now, permits, 1)
             } else {
                 ask_behind(cell, self.definition, now, permits, ahead)
             }
@@ -66,7 +66,7 @@ impl<P: Place> Call<'_, P> {
         let Definition { clock, store, .. } = self.definition;
         let now = clock.now();
         let look = |cell: &mut Cell| {
-            let header = cell.run(&store.share, now, &Batch::default(), &mut []);
+            let header = cell.run(&store.share, clock, now, &Batch::default(), &mut []);
             Peek::local(&store.share, &header)
         };
         self.place.with_own(store, look).unwrap_or_else(|| look(&mut store.first_cell(self.place)))
@@ -80,7 +80,7 @@ impl<P: Place> Call<'_, P> {
         let now = clock.now();
         let refunds = [receipt.refund(permits)];
         let batch = Batch { refunds: &refunds, ..Batch::default() };
-        let head = self.place.with_own(store, |cell| change(cell, &store.share, now, &batch));
+        let head = self.place.with_own(store, |cell| change(cell, self.definition, now, &batch));
         wake(head.flatten());
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<P: Place> Call<'_, P> {
         let Definition { clock, store, .. } = self.definition;
         let now = clock.now();
         let batch = Batch { debt: actual - receipt.permits, ..Batch::default() };
-        wake(self.place.with(store, now, |cell| change(cell, &store.share, now, &batch)));
+        wake(self.place.with(store, now, |cell| change(cell, self.definition, now, &batch)));
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl<P: Place> Call<'_, P> {
         let now = clock.now();
         let batch = Batch { reset: true, ..Batch::default() };
         // Pinned: a key without a cell of its own gets one, for the overflow is not its to reset.
-        wake(store.pin(self.place).with(|cell| change(cell, &store.share, now, &batch)));
+        wake(store.pin(self.place).with(|cell| change(cell, self.definition, now, &batch)));
     }
 
     fn check_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
@@ -122,42 +122,37 @@ impl<P: Place> Call<'_, P> {
 
 /// One ask as a batch of its own. With a count of 0 it charges nothing and tells what is lacking.
 #[inline(always)]
-pub(super) fn ask(cell: &mut Cell, share: &Share, now: Micros, permits: u64, count: u64) -> (Header, Verdict) {
+pub(super) fn ask(cell: &mut Cell, of: &Definition, now: Micros, permits: u64, count: u64) -> (Header, Verdict) {
     // Kept apart, or the batch of the small kernels could not stay in registers (30 instructions a call).
-    if matches!(share, Share::Sliding(_)) {
-        return ask_apart(cell, share, now, Ask { permits, count });
+    if matches!(of.store.share, Share::Sliding(_)) {
+        return ask_apart(cell, of, now, Ask { permits, count });
     }
-    ask_alone(cell, share, now, Ask { permits, count })
+    ask_alone(cell, of, now, Ask { permits, count })
 }
 
 #[inline(never)]
-fn ask_apart(cell: &mut Cell, share: &Share, now: Micros, ask: Ask) -> (Header, Verdict) {
-    ask_alone(cell, share, now, ask)
+fn ask_apart(cell: &mut Cell, of: &Definition, now: Micros, ask: Ask) -> (Header, Verdict) {
+    ask_alone(cell, of, now, ask)
 }
 
 #[inline(always)]
-fn ask_alone(cell: &mut Cell, share: &Share, now: Micros, ask: Ask) -> (Header, Verdict) {
+fn ask_alone(cell: &mut Cell, of: &Definition, now: Micros, ask: Ask) -> (Header, Verdict) {
     let mut verdicts = [Verdict::default()];
-    let header = cell.run(share, now, &Batch { asks: &[ask], ..Batch::default() }, &mut verdicts);
+    let batch = Batch { asks: &[ask], ..Batch::default() };
+    let header = cell.run(&of.store.share, &of.clock, now, &batch, &mut verdicts);
     (header, verdicts[0])
 }
 
 /// Denies a call that stands behind others: not before the permits that they want, and its own, have come.
 #[cold]
-pub(super) fn ask_behind(
-    cell: &mut Cell,
-    definition: &Definition,
-    now: Micros,
-    permits: u64,
-    ahead: u64,
-) -> (Header, Verdict) {
-    let wanted = permits.saturating_add(ahead).min(definition.limit.burst());
-    ask(cell, &definition.store.share, now, wanted, 0)
+pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, now: Micros, permits: u64, ahead: u64) -> (Header, Verdict) {
+    let wanted = permits.saturating_add(ahead).min(of.limit.burst());
+    ask(cell, of, now, wanted, 0)
 }
 
 /// Runs a batch that may make room. Wake what it returns once the lock is open.
-pub(super) fn change(cell: &mut Cell, share: &Share, now: Micros, batch: &Batch<'_>) -> Option<Waker> {
-    cell.run(share, now, batch, &mut []);
+pub(super) fn change(cell: &mut Cell, of: &Definition, now: Micros, batch: &Batch<'_>) -> Option<Waker> {
+    cell.run(&of.store.share, &of.clock, now, batch, &mut []);
     cell.line.head()
 }
 

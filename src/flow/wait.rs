@@ -10,7 +10,6 @@ use super::line::Turn;
 use crate::clock::{Alarm, Micros};
 use crate::decision::{Allowed, Decision};
 use crate::kernel::Batch;
-use crate::limit::Share;
 use crate::store::keyed;
 use crate::store::local::{Cell, Place};
 
@@ -61,11 +60,12 @@ impl<'a> Waiting<'a> {
     }
 
     /// Under the key's lock. Also returns the call that is next, if this one made way for it.
-    fn step(&mut self, now: Micros, waker: &Waker) -> (Step, Option<Waker>) {
+    fn step(&mut self, waker: &Waker) -> (Step, Option<Waker>) {
         let Self { definition, cell, permits, deadline, stage, .. } = self;
         let (share, owner) = (&definition.store.share, cell.hash());
         let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
         cell.with(|cell| {
+            let now = definition.clock.now(); // under the lock: a turn in a queue counts from here
             let expired = cell.line.expire(now);
             let ticket = match *stage {
                 Stage::InLine { ticket } => ticket,
@@ -78,7 +78,7 @@ impl<'a> Waiting<'a> {
                 }
                 Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, now, *permits, ahead)),
                 Turn::Expired => decide(ask_behind(cell, definition, now, *permits, 0)),
-                Turn::Head => match decide(ask(cell, share, now, *permits, 1)) {
+                Turn::Head => match decide(ask(cell, definition, now, *permits, 1)) {
                     Decision::Denied(denied) => {
                         let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
                         if due <= *deadline {
@@ -97,8 +97,8 @@ impl<'a> Waiting<'a> {
                             Decision::Allowed(allowed)
                         } else {
                             // Its turn would come too late: back out, as the tail of the queue it can.
-                            give_back(cell, share, now, &allowed);
-                            let (header, _) = ask(cell, share, now, *permits, 0);
+                            give_back(cell, definition, now, &allowed);
+                            let (header, _) = ask(cell, definition, now, *permits, 0);
                             Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
                         }
                     }
@@ -110,9 +110,9 @@ impl<'a> Waiting<'a> {
     }
 }
 
-fn give_back(cell: &mut Cell, share: &Share, now: Micros, allowed: &Allowed) -> Option<Waker> {
+fn give_back(cell: &mut Cell, of: &Definition, now: Micros, allowed: &Allowed) -> Option<Waker> {
     let refunds = [allowed.receipt().refund(allowed.receipt().permits)];
-    change(cell, share, now, &Batch { refunds: &refunds, ..Batch::default() })
+    change(cell, of, now, &Batch { refunds: &refunds, ..Batch::default() })
 }
 
 impl Future for Waiting<'_> {
@@ -128,7 +128,7 @@ impl Future for Waiting<'_> {
             }
             Stage::Paced { start, .. } => *start,
             Stage::Arriving | Stage::InLine { .. } => {
-                let (step, next) = this.step(now, context.waker());
+                let (step, next) = this.step(context.waker());
                 wake(next);
                 match step {
                     Step::Decided(decision) => return Poll::Ready(decision),
@@ -145,10 +145,9 @@ impl Future for Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let now = self.definition.clock.now();
-        let share = &self.definition.store.share;
         let next = self.cell.with(|cell| match &self.stage {
             Stage::InLine { ticket } => cell.line.leave(*ticket),
-            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, share, now, allowed),
+            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, self.definition, now, allowed),
             Stage::Arriving | Stage::Done | Stage::Paced { allowed: None, .. } => None,
         });
         wake(next);

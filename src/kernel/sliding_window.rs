@@ -17,6 +17,8 @@ pub(crate) struct SlidingWindow {
     pub parts: VecDeque<Part>,
     /// The sum of their permits.
     pub used: u64,
+    /// The latest instant decided at: what has expired by then must not be missed by a clock that swings back.
+    pub seen: Micros,
 }
 
 /// A sub-window in which permits were charged.
@@ -34,9 +36,9 @@ pub(crate) fn take(
     verdicts: &mut [Verdict],
 ) -> (SlidingWindow, Header) {
     let mut window = state.filter(|_| !batch.reset).unwrap_or_default();
-    let seen = window.parts.back().map_or(now, |newest| newest.start);
-    let at = steady(now, seen, share.window);
+    let at = steady(now, window.seen, share.window);
     let current = at - at % share.step;
+    window.seen = at;
     window.follow_clock(current);
     window.expire(share, at);
     for refund in batch.refunds {

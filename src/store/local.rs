@@ -1,7 +1,7 @@
 //! The embedded store: the kernels under a lock a key.
 
 use super::keyed::{Keyed, Pin, Tracked};
-use crate::clock::Micros;
+use crate::clock::{Clock, Micros};
 use crate::flow::Line;
 use crate::kernel::{Batch, Header, State, Verdict, state};
 use crate::limit::Share;
@@ -102,9 +102,24 @@ impl Place for &Pin<Cell> {
 }
 
 impl Cell {
+    /// `now` was read before the cell was locked. A thread that was held up between the two would look like a clock that
+    /// was set back, so it reads the clock again.
     #[inline(always)]
-    pub(crate) fn run(&mut self, share: &Share, now: Micros, batch: &Batch<'_>, verdicts: &mut [Verdict]) -> Header {
+    pub(crate) fn run(
+        &mut self,
+        share: &Share,
+        clock: &Clock,
+        now: Micros,
+        batch: &Batch<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Header {
+        let now = if self.knows_later(now) { clock.now() } else { now };
         state::run(&mut self.state, share, now, batch, verdicts)
+    }
+
+    #[inline(always)]
+    fn knows_later(&self, now: Micros) -> bool {
+        self.state.as_ref().is_some_and(|state| state.seen() > now)
     }
 }
 
@@ -112,7 +127,7 @@ impl Tracked for Cell {
     type Context<'a> = (&'a Share, Micros);
 
     fn is_idle(&mut self, (share, now): Self::Context<'_>) -> bool {
-        self.line.is_empty() && state::is_as_new(&mut self.state, share, now)
+        self.line.is_empty() && !self.knows_later(now) && state::is_as_new(&mut self.state, share, now)
     }
 
     fn heir(&self) -> Self {

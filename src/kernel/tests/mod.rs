@@ -1,0 +1,81 @@
+//! What every kernel must hold to, checked on random calls.
+//!
+//! * `reference`: each decision equals a plain implementation in rationals or over a list of all past events.
+//! * `formula`: admissions never exceed the algorithm's own bound, in any interval.
+//! * `laws`: batches equal single calls, waits are exact, refunds lift nothing above its capacity, debts are held.
+//! * `time`: a clock that steps back neither admits more nor locks out.
+
+mod formula;
+mod laws;
+mod reference;
+mod time;
+
+use proptest::prelude::*;
+
+use super::state::run;
+use super::{Ask, Batch, Header, State, Verdict};
+use crate::clock::Micros;
+use crate::limit::{Limit, Share};
+
+/// A key under one limit.
+struct Bench {
+    share: Share,
+    state: Option<State>,
+}
+
+impl Bench {
+    fn new(limit: &Limit) -> Self {
+        Self { share: Share::whole(limit), state: None }
+    }
+
+    fn run(&mut self, now: Micros, batch: &Batch<'_>) -> (Header, Vec<Verdict>) {
+        let mut verdicts = vec![Verdict::default(); batch.asks.len()];
+        let header = run(&mut self.state, &self.share, now, batch, &mut verdicts);
+        (header, verdicts)
+    }
+
+    fn ask(&mut self, now: Micros, permits: u64, count: u64) -> (Header, Verdict) {
+        let (header, verdicts) = self.run(now, &Batch { asks: &[Ask { permits, count }], ..Batch::default() });
+        (header, verdicts[0])
+    }
+
+    fn time_for(&self, units: i64) -> Micros {
+        (units.max(0) as u64).div_ceil(self.share.rate() as u64)
+    }
+
+    /// The longest that time may stand still: a full refill or a window.
+    fn refill(&self) -> Micros {
+        match self.share {
+            Share::Bucket(share) => share.refill,
+            Share::Fixed(share) | Share::Sliding(share) => share.window,
+        }
+    }
+}
+
+/// Limits of every algorithm, small enough that a few hundred calls meet all their edges.
+fn any_limit() -> impl Strategy<Value = Limit> {
+    let period = prop_oneof![1u64..50, Just(1_000), Just(1_000_000), 1u64..100_000];
+    (0..6usize, 1u64..40, period, 1u64..60, 1u32..20).prop_map(|(algorithm, permits, period, burst, precision)| {
+        let text = match algorithm {
+            0 => format!("token-bucket {permits}/{period}us burst {burst}"),
+            1 => format!("leaky-bucket {permits}/{period}us capacity {burst}"),
+            2 => format!("pacing-queue {permits}/{period}us capacity {burst}"),
+            3 => format!("fixed-window {permits}/{period}us"),
+            4 => format!("sliding-window {permits}/{period}us precision {}", u64::from(precision).min(period)),
+            _ => format!("sliding-log {permits}/{period}us"),
+        };
+        text.parse().expect("a limit in range")
+    })
+}
+
+/// Steps of time as parts of a thousand of the limit's refill: mostly none or short, sometimes past all memory.
+fn any_pause() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(0u64), 8 => 0u64..50, 4 => 0u64..700, 1 => 1_000u64..4_000]
+}
+
+fn scaled(refill: Micros, thousandths: u64) -> Micros {
+    (refill * thousandths).div_ceil(1_000)
+}
+
+/// Not a multiple of anything.
+const START: Micros = 1_700_000_000_123_457;

@@ -1,0 +1,84 @@
+//! A clock that steps back.
+
+use proptest::prelude::*;
+
+use super::{Bench, START, any_limit, scaled};
+use crate::clock::Micros;
+use crate::kernel::{Batch, State};
+use crate::limit::{Algorithm, Share};
+
+/// Steps of the clock in thousandths of a refill, back and forth, none of them further back than one refill.
+fn swings() -> impl Strategy<Value = Vec<(i64, u64, u64)>> {
+    let swing = prop_oneof![6 => 0i64..100, 3 => -999i64..0, 1 => 0i64..2_000];
+    prop::collection::vec((swing, 1u64..8, 1u64..5), 1..80)
+}
+
+fn moved(now: Micros, refill: Micros, thousandths: i64) -> Micros {
+    let by = scaled(refill, thousandths.unsigned_abs());
+    if thousandths < 0 { now.saturating_sub(by) } else { now + by }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Swinging back and forth refills nothing twice: the bound holds over the times decided at.
+    #[test]
+    fn a_swinging_clock_admits_no_more(limit in any_limit(), swings in swings()) {
+        let mut bench = Bench::new(&limit);
+        let refill = bench.refill();
+        let (mut now, mut latest, mut admitted) = (START, START, 0u64);
+        let (mut first, mut last) = (Micros::MAX, 0);
+        for (swing, permits, count) in swings {
+            // Never more than a refill behind the latest: further back counts as set back for good.
+            now = moved(now, refill, swing).max(latest.saturating_sub(refill));
+            latest = latest.max(now);
+            let permits = permits.min(limit.burst());
+            let (header, verdict) = bench.ask(now, permits, count);
+            prop_assert!(header.at >= now && header.at <= latest);
+            (first, last) = (first.min(header.at), last.max(header.at));
+            admitted += permits * verdict.granted;
+        }
+        let elapsed = last - first;
+        let window = limit.period().as_micros() as u64;
+        let most = match limit.algorithm() {
+            Algorithm::FixedWindow => limit.permits() * (last / window - first / window + 1),
+            Algorithm::SlidingWindow | Algorithm::SlidingLog => limit.permits() * (elapsed / window + 1),
+            _ => limit.burst() + (u128::from(limit.permits()) * u128::from(elapsed) / u128::from(window)) as u64,
+        };
+        prop_assert!(admitted <= most, "{}: {} admitted in {} µs, at most {}", limit, admitted, elapsed, most);
+    }
+
+    /// However the clock jumps, time stands still for at most a full refill, and then everything comes back.
+    #[test]
+    fn no_jump_locks_out_for_longer_than_a_refill(
+        limit in any_limit(),
+        jumps in prop::collection::vec((-5_000i64..5_000, 1u64..8), 1..40),
+    ) {
+        let mut bench = Bench::new(&limit);
+        let refill = bench.refill();
+        let mut now = START;
+        for (jump, permits) in jumps {
+            now = moved(now, refill, jump);
+            let (header, _) = bench.ask(now, permits.min(limit.burst()), 1);
+            prop_assert!(header.at - now <= refill, "{}: stands still for {} µs", limit, header.at - now);
+        }
+        // Caught up with where it stood still, then one full refill (and the rest of a sub-window).
+        let step = match bench.share { Share::Sliding(share) => share.step, _ => 0 };
+        let later = now + refill + refill + step;
+        let (header, _) = bench.run(later, &Batch::default());
+        prop_assert_eq!(header.missing, 0, "{}: still not as new", limit);
+    }
+
+    /// A clock set back for good keeps what is charged: following it gives nothing away.
+    #[test]
+    fn a_step_back_for_good_gives_nothing_away(limit in any_limit(), taken in 1u64..60, back in 1_001u64..9_000) {
+        let mut bench = Bench::new(&limit);
+        let (_, verdict) = bench.ask(START, 1, taken);
+        let seen = bench.state.as_ref().map_or(START, State::seen);
+        let now = seen - scaled(bench.refill(), back) - 1;
+        let (header, _) = bench.run(now, &Batch::default());
+        prop_assert_eq!(header.at, now);
+        let left = limit.burst() - verdict.granted;
+        prop_assert_eq!(header.level, left as i64 * bench.share.cost(), "{}", limit);
+    }
+}
