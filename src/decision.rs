@@ -157,15 +157,15 @@ impl DecidedBy {
 ///
 /// ```
 /// # use shardlimit::{Decision, Limiter};
-/// # async fn example() -> Result<(), shardlimit::Error> {
+/// # pollster::block_on(async {
 /// # let limit = Limiter::local().define("api", "10/s".parse()?)?;
 /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 5).await? {
 ///     let receipt = allowed.into_receipt();
 ///     assert_eq!(receipt.permits(), 5);
 ///     limit.refund("alice", receipt).await?; // the work was not done after all
 /// }
-/// # Ok(())
-/// # }
+/// # Ok::<(), shardlimit::Error>(())
+/// # }).unwrap();
 /// ```
 #[derive(Debug)]
 pub struct Receipt {
@@ -180,13 +180,13 @@ pub struct Receipt {
 ///
 /// ```
 /// # use shardlimit::Limiter;
-/// # async fn example() -> Result<(), shardlimit::Error> {
+/// # pollster::block_on(async {
 /// # let limit = Limiter::local().define("api", "10/s burst 10".parse()?)?;
 /// let peek = limit.peek("alice").await?;
 /// assert_eq!(peek.remaining().permits, 10);
 /// assert!(peek.reset_after().is_zero());
-/// # Ok(())
-/// # }
+/// # Ok::<(), shardlimit::Error>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Peek {
@@ -196,6 +196,16 @@ pub struct Peek {
 macro_rules! facts_accessors {
     ($($facts:tt)+) => {
         /// What is left after this decision, or was seen by this look.
+        ///
+        /// ```
+        /// # use shardlimit::Limiter;
+        /// # pollster::block_on(async {
+        /// let limit = Limiter::local().define("api", "10/s".parse()?)?;
+        /// assert_eq!(limit.acquire_n("alice", 4).await?.remaining().permits, 6);
+        /// assert_eq!(limit.peek("alice").await?.remaining().permits, 6);
+        /// # Ok::<(), shardlimit::Error>(())
+        /// # }).unwrap();
+        /// ```
         #[must_use]
         pub fn remaining(&self) -> Remaining {
             let facts = self.$($facts)+;
@@ -203,6 +213,17 @@ macro_rules! facts_accessors {
         }
 
         /// How long until the key is as new, if nobody takes anything meanwhile.
+        ///
+        /// ```
+        /// # use shardlimit::{FakeClock, Limiter}; use std::time::Duration;
+        /// # pollster::block_on(async {
+        /// # let limiter = Limiter::builder().clock(&FakeClock::new()).build()?;
+        /// let limit = limiter.define("api", "10/s".parse()?)?;
+        /// assert_eq!(limit.acquire_n("alice", 4).await?.reset_after(), Duration::from_millis(400));
+        /// assert_eq!(limit.peek("alice").await?.reset_after(), Duration::from_millis(400));
+        /// # Ok::<(), shardlimit::Error>(())
+        /// # }).unwrap();
+        /// ```
         #[must_use]
         pub fn reset_after(&self) -> Duration {
             let facts = self.$($facts)+;
@@ -210,6 +231,15 @@ macro_rules! facts_accessors {
         }
 
         /// Who knew.
+        ///
+        /// ```
+        /// # use shardlimit::{DecidedBy, Limiter};
+        /// # pollster::block_on(async {
+        /// let limit = Limiter::local().define("api", "10/s".parse()?)?;
+        /// assert_eq!(limit.acquire("alice").await?.decided_by(), DecidedBy::Local);
+        /// # Ok::<(), shardlimit::Error>(())
+        /// # }).unwrap();
+        /// ```
         #[must_use]
         pub fn decided_by(&self) -> DecidedBy {
             self.$($facts)+.decided_by

@@ -78,11 +78,11 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// assert!(hot.acquire().await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire(&self) -> Result<Decision, Error> {
         self.call().try_acquire(1)
@@ -98,11 +98,11 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// assert!(hot.acquire_n(20).await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
         self.call().try_acquire(permits)
@@ -138,11 +138,11 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// assert!(hot.acquire_within(1, Duration::from_millis(10)).await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
         self.call().acquire_within(permits, timeout).await
@@ -158,11 +158,11 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// assert_eq!(hot.peek().await?.remaining().permits, 500);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn peek(&self) -> Result<Peek, Error> {
         Ok(self.call().peek())
@@ -178,13 +178,13 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// if let Decision::Allowed(allowed) = hot.acquire().await? {
     ///     hot.refund(allowed.into_receipt()).await?;
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn refund(&self, receipt: Receipt) -> Result<(), Error> {
         self.call().refund(&receipt, receipt.permits)
@@ -200,13 +200,13 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// if let Decision::Allowed(allowed) = hot.acquire_n(10).await? {
     ///     hot.settle(allowed.into_receipt(), 3).await?;
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn settle(&self, receipt: Receipt, actual: u64) -> Result<(), Error> {
         self.call().settle(&receipt, actual)
@@ -222,11 +222,11 @@ impl Handle {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let hot = Limiter::local().define("checkout", "500/s".parse()?)?.handle("item:42")?;
     /// hot.reset().await?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn reset(&self) -> Result<(), Error> {
         self.call().reset();

@@ -6,7 +6,7 @@
 //! ```
 //! use shardlimit::{Decision, Limiter};
 //!
-//! # async fn serve() -> Result<(), shardlimit::Error> {
+//! # pollster::block_on(async {
 //! let limiter = Limiter::local();
 //! let checkout = limiter.define("checkout", "token-bucket 500000/s burst 50000".parse()?)?;
 //!
@@ -14,14 +14,16 @@
 //!     Decision::Allowed(_) => { /* serve the request */ }
 //!     Decision::Denied(denied) => println!("429, retry after {:?}", denied.retry_after()),
 //! }
-//! # Ok(())
-//! # }
+//! # Ok::<(), shardlimit::Error>(())
+//! # }).unwrap();
 //! ```
 //!
 //! Where to go from here:
 //! * [`guide`]: limits, names, keys, receipts, waiting and testing, each with an example that runs.
 //! * [`accuracy`]: what each algorithm promises, as a formula.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
+
+#![forbid(unsafe_code)]
 
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}

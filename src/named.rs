@@ -20,13 +20,13 @@ use crate::sync::Arc;
 /// ```
 /// use shardlimit::Limiter;
 ///
-/// # async fn example() -> Result<(), shardlimit::Error> {
+/// # pollster::block_on(async {
 /// let limit = Limiter::local().define("search", "sliding-window 100/min".parse()?)?;
 /// if limit.acquire("alice").await?.is_allowed() {
 ///     // …
 /// }
-/// # Ok(())
-/// # }
+/// # Ok::<(), shardlimit::Error>(())
+/// # }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct NamedLimit(Arc<Definition>);
@@ -92,11 +92,11 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
     /// assert!(limit.acquire("alice").await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
         self.ask(key.as_ref(), 1)
@@ -114,12 +114,12 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("upload", "1000/s burst 500".parse()?)?;
     /// let decision = limit.acquire_n("alice", 200).await?;
     /// assert_eq!(decision.remaining().permits, 300);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
         self.ask(key.as_ref(), permits)
@@ -158,14 +158,14 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("search", "100/s burst 1".parse()?)?;
     /// for _ in 0..3 {
     ///     // Takes about 20 ms.
     ///     assert!(limit.acquire_within("alice", 1, Duration::from_secs(1)).await?.is_allowed());
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn acquire_within(
         &self,
@@ -186,11 +186,11 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
     /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Peek, Error> {
         Ok(self.call(&key)?.peek())
@@ -211,14 +211,14 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
     /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 30).await? {
     ///     limit.refund("alice", allowed.into_receipt()).await?;
     /// }
     /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<(), Error> {
         self.call(&key)?.refund(&receipt, receipt.permits)
@@ -238,15 +238,15 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("tokens", "1000/min".parse()?)?;
     /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 100).await? {
     ///     let used = 340; // known when the answer was generated
     ///     limit.settle("alice", allowed.into_receipt(), used).await?;
     /// }
     /// assert_eq!(limit.peek("alice").await?.remaining().permits, 660);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn settle(&self, key: impl AsRef<[u8]>, receipt: Receipt, actual: u64) -> Result<(), Error> {
         self.call(&key)?.settle(&receipt, actual)
@@ -262,13 +262,13 @@ impl NamedLimit {
     ///
     /// ```
     /// # use shardlimit::Limiter;
-    /// # async fn example() -> Result<(), shardlimit::Error> {
+    /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("login", "1/day".parse()?)?;
     /// limit.acquire("alice").await?.is_allowed();
     /// limit.reset("alice").await?;
     /// assert!(limit.acquire("alice").await?.is_allowed());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
     /// ```
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
         self.call(&key)?.reset();

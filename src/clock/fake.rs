@@ -12,6 +12,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// reason about in tests.
 const START: Micros = 1_000_000_000_000_000;
 
+/// The year 2255: where exact arithmetic in doubles, and so every store, ends.
+const END: Micros = 1 << 53;
+
 /// A clock for tests: time stands still until it is [advanced](FakeClock::advance). Clones show the same time.
 ///
 /// ```
@@ -55,9 +58,8 @@ impl FakeClock {
     /// FakeClock::new().advance(Duration::from_millis(5));
     /// ```
     pub fn advance(&self, by: Duration) {
-        let by = by.as_micros() as Micros;
-        let now = self.now.fetch_add(by, Ordering::SeqCst) + by;
-        self.alarms.ring(now);
+        self.change(|now| now.saturating_add(micros(by)).min(END));
+        self.alarms.ring(self.now());
     }
 
     /// Moves time back, as a server's clock may do when it is corrected.
@@ -67,7 +69,12 @@ impl FakeClock {
     /// FakeClock::new().step_back(Duration::from_secs(30));
     /// ```
     pub fn step_back(&self, by: Duration) {
-        self.now.fetch_sub(by.as_micros() as Micros, Ordering::SeqCst);
+        self.change(|now| now.saturating_sub(micros(by)));
+    }
+
+    fn change(&self, to: impl Fn(Micros) -> Micros) {
+        // Never refused: the closure always has a new time.
+        let _ = self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| Some(to(now)));
     }
 
     pub(super) fn now(&self) -> Micros {
@@ -77,6 +84,10 @@ impl FakeClock {
     pub(super) fn wake_at(&self, at: Micros, waker: &Waker) -> Alarm {
         self.alarms.set(at, waker)
     }
+}
+
+fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
 impl Default for FakeClock {

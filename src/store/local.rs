@@ -54,11 +54,6 @@ impl LocalStore {
     pub(crate) fn pin(&self, place: impl Place) -> Pin<Cell> {
         self.keys.pin(place.hash(), place.key())
     }
-
-    #[cfg(test)]
-    pub(crate) fn tracked(&self) -> usize {
-        self.keys.len()
-    }
 }
 
 impl Place for Lookup<'_> {

@@ -1,7 +1,9 @@
 //! Where shard state lives.
 //!
 //! A store has one entry and it takes a [`Batch`](crate::kernel::Batch) for one shard; a single call is a batch of
-//! one. [`local`] is the embedded store: the kernels under a lock a key, in memory that is bounded.
+//! one. [`local`] is the embedded store: the kernels under a lock, in memory that is bounded by [`keyed`].
 
 pub(crate) mod keyed;
 pub(crate) mod local;
+#[cfg(test)]
+mod tests;

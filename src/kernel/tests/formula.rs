@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::{Bench, START, any_limit, any_pause, scaled};
 use crate::clock::Micros;
+use crate::kernel::{Batch, Refund};
 use crate::limit::{Algorithm, Limit, Share};
 
 /// The most permits that may be admitted in the closed interval, as docs/accuracy.md states it.
@@ -42,6 +43,51 @@ proptest! {
                 prop_assert!(
                     total <= bound(&limit, *from, *to),
                     "{}: {} admitted in [{}, {}], at most {}", limit, total, from, to, bound(&limit, *from, *to)
+                );
+            }
+        }
+    }
+
+    /// Permits that come back later make room once more: by what was held, and by what could refill meanwhile.
+    #[test]
+    fn refunds_widen_the_bound_by_what_was_held(
+        limit in any_limit(),
+        calls in prop::collection::vec((any_pause(), 1u64..8, prop::option::of(0usize..12)), 1..80),
+    ) {
+        let mut bench = Bench::new(&limit);
+        let mut kept: Vec<(Micros, u64)> = Vec::new();
+        // Charges that will be refunded, with the call at which that happens.
+        let mut held: Vec<(usize, Refund)> = Vec::new();
+        let (mut now, mut most_held, mut longest_hold) = (START, 0u64, 0u64);
+        for (call, (pause, permits, refund_after)) in calls.iter().enumerate() {
+            now += scaled(bench.refill(), *pause);
+            let (due, still_held) = held.iter().partition(|(at, _)| *at <= call);
+            held = still_held;
+            for (_, refund) in due as Vec<(usize, Refund)> {
+                longest_hold = longest_hold.max(now - refund.at);
+                bench.run(now, &Batch { refunds: &[refund], ..Batch::default() });
+            }
+            let permits = (*permits).min(limit.burst());
+            let (header, verdict) = bench.ask(now, permits, 1);
+            let line = verdict.line + permits as i64 * bench.share.cost();
+            match refund_after {
+                Some(after) if verdict.granted == 1 => {
+                    held.push((call + after, Refund { permits, at: header.at, line }));
+                }
+                _ => kept.push((now, permits * verdict.granted)),
+            }
+            most_held = most_held.max(held.iter().map(|(_, refund)| refund.permits).sum());
+        }
+        let window = limit.period().as_micros();
+        let refilled = (u128::from(limit.permits()) * u128::from(longest_hold)).div_ceil(window) as u64;
+        let extra = match bench.share { Share::Bucket(_) => most_held.min(refilled), _ => 0 };
+        for (first, (from, _)) in kept.iter().enumerate() {
+            let mut total = 0;
+            for (to, permits) in &kept[first..] {
+                total += permits;
+                prop_assert!(
+                    total <= bound(&limit, *from, *to) + extra,
+                    "{}: {} kept in [{}, {}], at most {} + {}", limit, total, from, to, bound(&limit, *from, *to), extra
                 );
             }
         }

@@ -1,0 +1,42 @@
+//! A heap that counts, for tests of what a thread allocates and how much of it at once.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+pub struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+fn count(allocations: usize, bytes: isize) {
+    // A thread that is ending has no counters left, and nobody who would read them.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + allocations));
+    let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting does not touch the memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as isize);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as isize));
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// Allocations made so far by this thread.
+pub fn allocations() -> usize {
+    ALLOCATIONS.with(Cell::get)
+}
+
+/// Bytes that this thread has allocated and nobody freed.
+pub fn bytes() -> isize {
+    BYTES.with(Cell::get)
+}
