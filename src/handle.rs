@@ -34,6 +34,12 @@ impl Handle {
         Self { limit, pin }
     }
 
+    #[inline(never)]
+    fn ask(&self, permits: u64) -> Result<Decision, Error> {
+        self.call().try_acquire(permits)
+    }
+
+    #[inline]
     fn call(&self) -> Call<'_, &Pin<Cell>> {
         Call { definition: self.limit.definition(), place: &self.pin }
     }
@@ -85,7 +91,7 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire(&self) -> Result<Decision, Error> {
-        self.call().try_acquire(1)
+        self.ask(1)
     }
 
     /// As [`NamedLimit::acquire_n`].
@@ -105,7 +111,7 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
-        self.call().try_acquire(permits)
+        self.ask(permits)
     }
 
     /// As [`NamedLimit::try_acquire`].
@@ -125,7 +131,7 @@ impl Handle {
     /// # }
     /// ```
     pub fn try_acquire(&self, permits: u64) -> Result<Option<Decision>, Error> {
-        self.call().try_acquire(permits).map(Some)
+        self.ask(permits).map(Some)
     }
 
     /// As [`NamedLimit::acquire_within`].
@@ -145,7 +151,7 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
-        self.call().acquire_within(permits, timeout).await
+        self.call().acquire_within(permits, timeout, || self.ask(permits)).await
     }
 
     /// As [`NamedLimit::peek`].

@@ -41,6 +41,7 @@ impl NamedLimit {
     }
 
     /// Not generic over the key: one copy of the way of a call, however keys are written.
+    #[inline(never)]
     fn ask(&self, key: &[u8], permits: u64) -> Result<Decision, Error> {
         self.call(key)?.try_acquire(permits)
     }
@@ -173,7 +174,8 @@ impl NamedLimit {
         permits: u64,
         timeout: Duration,
     ) -> Result<Decision, Error> {
-        self.call(&key)?.acquire_within(permits, timeout).await
+        let key = key.as_ref();
+        self.call(key)?.acquire_within(permits, timeout, || self.ask(key, permits)).await
     }
 
     /// Looks at what a key has left, and charges nothing.

@@ -9,6 +9,7 @@ use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Batch, Header, Verdict};
 use crate::limit::{Limit, Share};
+use crate::store::keyed::Work;
 use crate::store::local::{Cell, LocalStore, Place};
 
 /// A named limit, as all its clones and handles share it.
@@ -27,38 +28,33 @@ pub(crate) struct Call<'a, P> {
 }
 
 impl<P: Place> Call<'_, P> {
-    /// The synchronous way of a call: no lock but the key's, no allocation.
+    /// The synchronous way of a call: one lock, no allocation. Compiled into one function for keys and one for handles.
     #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<Decision, Error> {
         let Definition { limit, clock, store, .. } = self.definition;
         limit.check_permits(permits)?;
         let now = clock.now();
         let owner = self.place.hash();
-        let mut head = None;
-        let (header, verdict) = self.place.with(store, now, |cell| {
-            if !cell.line.is_empty() {
-                head = cell.line.expire(now);
-            }
-            let ahead = cell.line.permits();
-            if ahead == 0 {
-                ask(cell, self.definition, now, permits, 1)
-            } else {
-                ask_behind(cell, self.definition, now, permits, ahead)
-            }
-        });
+        let (header, verdict, head) = self.place.work(store, now, Turn { of: self.definition, now, permits });
         wake(head);
         Ok(Decision::local(&store.share, owner, permits, &header, &verdict))
     }
 
-    pub(crate) async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
-        // Most calls need not wait. A pacing queue is not tried here: what it lets in may have to wait still.
+    /// `at_once` asks without waiting: most calls need no more.
+    pub(crate) async fn acquire_within(
+        &self,
+        permits: u64,
+        timeout: Duration,
+        at_once: impl FnOnce() -> Result<Decision, Error>,
+    ) -> Result<Decision, Error> {
+        self.definition.limit.check_permits(permits)?;
+        // A pacing queue is not asked that way: what it lets in may have to wait still.
         if !self.definition.store.share.is_paced() {
-            let decision = self.try_acquire(permits)?;
+            let decision = at_once()?;
             if decision.is_allowed() || timeout.is_zero() {
                 return Ok(decision);
             }
         }
-        self.definition.limit.check_permits(permits)?;
         Ok(Waiting::new(self, permits, timeout).await)
     }
 
@@ -117,6 +113,29 @@ impl<P: Place> Call<'_, P> {
                 self.definition.name
             ),
         ))
+    }
+}
+
+/// A call that does not wait takes its turn at a key.
+struct Turn<'a> {
+    of: &'a Definition,
+    now: Micros,
+    permits: u64,
+}
+
+impl Work<Cell> for Turn<'_> {
+    /// With the call to wake once the lock is open, if one at the head of the line gave up.
+    type Output = (Header, Verdict, Option<Waker>);
+
+    #[inline(always)]
+    fn on(self, cell: &mut Cell) -> Self::Output {
+        let Self { of, now, permits } = self;
+        let head = if cell.line.is_empty() { None } else { cell.line.expire(now) };
+        let (header, verdict) = match cell.line.permits() {
+            0 => ask(cell, of, now, permits, 1),
+            ahead => ask_behind(cell, of, now, permits, ahead),
+        };
+        (header, verdict, head)
     }
 }
 

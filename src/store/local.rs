@@ -1,6 +1,6 @@
 //! The embedded store: the kernels under a lock a key.
 
-use super::keyed::{Keyed, Pin, Tracked};
+use super::keyed::{Closure, Keyed, Pin, Tracked, Work};
 use crate::clock::{Clock, Micros};
 use crate::flow::Line;
 use crate::kernel::{Batch, Header, State, Verdict, state};
@@ -24,7 +24,10 @@ pub(crate) trait Place: Copy {
     fn hash(&self) -> u64;
     fn key(&self) -> &[u8];
     /// Works on the cell of the key, its own or one that it shares by overflow.
-    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R;
+    fn work<W: Work<Cell>>(&self, store: &LocalStore, now: Micros, work: W) -> W::Output;
+    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
+        self.work(store, now, Closure(work))
+    }
     /// Works on the cell of the key if it has one of its own.
     fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R>;
 }
@@ -67,8 +70,8 @@ impl Place for Lookup<'_> {
     }
 
     #[inline(always)]
-    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
-        store.keys.with(self.hash, self.key, (&store.share, now), work)
+    fn work<W: Work<Cell>>(&self, store: &LocalStore, now: Micros, work: W) -> W::Output {
+        store.keys.work(self.hash, self.key, (&store.share, now), work)
     }
 
     fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {
@@ -87,8 +90,8 @@ impl Place for &Pin<Cell> {
     }
 
     #[inline(always)]
-    fn with<R>(&self, _: &LocalStore, _: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
-        Pin::with(self, work)
+    fn work<W: Work<Cell>>(&self, _: &LocalStore, _: Micros, work: W) -> W::Output {
+        Pin::work(self, work)
     }
 
     fn with_own<R>(&self, _: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {

@@ -1,8 +1,14 @@
 //! The bound of the embedded store, and that nobody's state is lost to it.
 
-use super::keyed::{Keyed, Tracked};
+use super::keyed::{Closure, Keyed, Tracked};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread;
+
+/// What makes a look-up cheap when there are many keys: key and state share one cache line.
+#[test]
+fn an_entry_is_one_cache_line() {
+    assert_eq!(super::keyed::entry_size::<super::local::Cell>(), 64);
+}
 
 /// A value that counts, and is idle when the test says so.
 #[derive(Default, Clone, Copy, Debug, PartialEq)]
@@ -27,10 +33,15 @@ fn key(number: usize) -> Vec<u8> {
 
 fn add(map: &Keyed<Count>, number: usize, idle_up_to: u64) -> u64 {
     let key = key(number);
-    map.with(map.hash(&key), &key, idle_up_to, |count| {
-        count.0 += 1;
-        count.0
-    })
+    map.work(
+        map.hash(&key),
+        &key,
+        idle_up_to,
+        Closure(|count: &mut Count| {
+            count.0 += 1;
+            count.0
+        }),
+    )
 }
 
 fn look(map: &Keyed<Count>, number: usize) -> Option<u64> {
@@ -117,7 +128,7 @@ fn no_count_is_lost_under_pressure() {
             scope.spawn(move || {
                 for round in 0..20_000 {
                     add(map, thread * 1_000_000 + round, 1);
-                    map.with(map.hash(b"hot"), b"hot", 1, |count| count.0 += 1);
+                    map.work(map.hash(b"hot"), b"hot", 1, Closure(|count: &mut Count| count.0 += 1));
                     if round % 16 == 0 {
                         map.pin(map.hash(b"hot"), b"hot").with(|count| count.0 += 1);
                         counted.fetch_add(1, Ordering::Relaxed);
