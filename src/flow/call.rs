@@ -8,7 +8,7 @@ use crate::clock::{Clock, Micros};
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Batch, Header, Verdict};
-use crate::limit::{Limit, Share};
+use crate::limit::Limit;
 use crate::store::keyed::Work;
 use crate::store::local::{Cell, LocalStore, Place};
 
@@ -34,10 +34,9 @@ impl<P: Place> Call<'_, P> {
         let Definition { limit, clock, store, .. } = self.definition;
         limit.check_permits(permits)?;
         let now = clock.now();
-        let owner = self.place.hash();
-        let (header, verdict, head) = self.place.work(store, now, Turn { of: self.definition, now, permits });
+        let (header, verdict, head) = self.place.work(store, now, AtOnce { of: self.definition, now, permits });
         wake(head);
-        Ok(Decision::local(&store.share, owner, permits, &header, &verdict))
+        Ok(Decision::local(&store.share, self.place.hash(), permits, &header, &verdict))
     }
 
     /// `at_once` asks without waiting: most calls need no more.
@@ -62,7 +61,7 @@ impl<P: Place> Call<'_, P> {
         let Definition { clock, store, .. } = self.definition;
         let now = clock.now();
         let look = |cell: &mut Cell| {
-            let header = cell.run(&store.share, clock, now, &Batch::default(), &mut []);
+            let header = cell.run(&store.share, clock, now, &Batch::default());
             Peek::local(&store.share, &header)
         };
         self.place.with_own(store, look).unwrap_or_else(|| look(&mut store.first_cell(self.place)))
@@ -117,13 +116,13 @@ impl<P: Place> Call<'_, P> {
 }
 
 /// A call that does not wait takes its turn at a key.
-struct Turn<'a> {
+struct AtOnce<'a> {
     of: &'a Definition,
     now: Micros,
     permits: u64,
 }
 
-impl Work<Cell> for Turn<'_> {
+impl Work<Cell> for AtOnce<'_> {
     /// With the call to wake once the lock is open, if one at the head of the line gave up.
     type Output = (Header, Verdict, Option<Waker>);
 
@@ -132,46 +131,23 @@ impl Work<Cell> for Turn<'_> {
         let Self { of, now, permits } = self;
         let head = if cell.line.is_empty() { None } else { cell.line.expire(now) };
         let (header, verdict) = match cell.line.permits() {
-            0 => ask(cell, of, now, permits, 1),
+            0 => cell.ask(&of.store.share, &of.clock, now, Ask { permits, count: 1 }),
             ahead => ask_behind(cell, of, now, permits, ahead),
         };
         (header, verdict, head)
     }
 }
 
-/// One ask as a batch of its own. With a count of 0 it charges nothing and tells what is lacking.
-#[inline(always)]
-pub(super) fn ask(cell: &mut Cell, of: &Definition, now: Micros, permits: u64, count: u64) -> (Header, Verdict) {
-    // Kept apart, or the batch of the small kernels could not stay in registers (30 instructions a call).
-    if matches!(of.store.share, Share::Sliding(_)) {
-        return ask_apart(cell, of, now, Ask { permits, count });
-    }
-    ask_alone(cell, of, now, Ask { permits, count })
-}
-
-#[inline(never)]
-fn ask_apart(cell: &mut Cell, of: &Definition, now: Micros, ask: Ask) -> (Header, Verdict) {
-    ask_alone(cell, of, now, ask)
-}
-
-#[inline(always)]
-fn ask_alone(cell: &mut Cell, of: &Definition, now: Micros, ask: Ask) -> (Header, Verdict) {
-    let mut verdicts = [Verdict::default()];
-    let batch = Batch { asks: &[ask], ..Batch::default() };
-    let header = cell.run(&of.store.share, &of.clock, now, &batch, &mut verdicts);
-    (header, verdicts[0])
-}
-
 /// Denies a call that stands behind others: not before the permits that they want, and its own, have come.
 #[cold]
 pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, now: Micros, permits: u64, ahead: u64) -> (Header, Verdict) {
     let wanted = permits.saturating_add(ahead).min(of.limit.burst());
-    ask(cell, of, now, wanted, 0)
+    cell.ask(&of.store.share, &of.clock, now, Ask { permits: wanted, count: 0 })
 }
 
 /// Runs a batch that may make room. Wake what it returns once the lock is open.
 pub(super) fn change(cell: &mut Cell, of: &Definition, now: Micros, batch: &Batch<'_>) -> Option<Waker> {
-    cell.run(&of.store.share, &of.clock, now, batch, &mut []);
+    cell.run(&of.store.share, &of.clock, now, batch);
     cell.line.head()
 }
 

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::call::{Call, Definition, ask, ask_behind, change, wake};
+use super::call::{Call, Definition, ask_behind, change, wake};
 use super::line::Turn;
 use crate::clock::{Alarm, Micros};
 use crate::decision::{Allowed, Decision};
-use crate::kernel::Batch;
+use crate::kernel::{Ask, Batch};
 use crate::store::keyed;
 use crate::store::local::{Cell, Place};
 
@@ -78,31 +78,33 @@ impl<'a> Waiting<'a> {
                 }
                 Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, now, *permits, ahead)),
                 Turn::Expired => decide(ask_behind(cell, definition, now, *permits, 0)),
-                Turn::Head => match decide(ask(cell, definition, now, *permits, 1)) {
-                    Decision::Denied(denied) => {
-                        let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
-                        if due <= *deadline {
-                            return (Step::Until(due), None);
+                Turn::Head => {
+                    match decide(cell.ask(share, &definition.clock, now, Ask { permits: *permits, count: 1 })) {
+                        Decision::Denied(denied) => {
+                            let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
+                            if due <= *deadline {
+                                return (Step::Until(due), None);
+                            }
+                            Decision::Denied(denied) // no permit will be there in time
                         }
-                        Decision::Denied(denied) // no permit will be there in time
+                        Decision::Allowed(allowed) => {
+                            let start = now.saturating_add(allowed.wait().as_micros() as Micros);
+                            if start > now && start <= *deadline {
+                                let next = cell.line.leave(ticket);
+                                *stage = Stage::Paced { start, allowed: Some(allowed) };
+                                return (Step::Until(start), next);
+                            }
+                            if start == now {
+                                Decision::Allowed(allowed)
+                            } else {
+                                // Its turn would come too late: back out, as the tail of the queue it can.
+                                give_back(cell, definition, now, &allowed);
+                                let (header, _) = ask_behind(cell, definition, now, *permits, 0);
+                                Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
+                            }
+                        }
                     }
-                    Decision::Allowed(allowed) => {
-                        let start = now.saturating_add(allowed.wait().as_micros() as Micros);
-                        if start > now && start <= *deadline {
-                            let next = cell.line.leave(ticket);
-                            *stage = Stage::Paced { start, allowed: Some(allowed) };
-                            return (Step::Until(start), next);
-                        }
-                        if start == now {
-                            Decision::Allowed(allowed)
-                        } else {
-                            // Its turn would come too late: back out, as the tail of the queue it can.
-                            give_back(cell, definition, now, &allowed);
-                            let (header, _) = ask(cell, definition, now, *permits, 0);
-                            Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
-                        }
-                    }
-                },
+                }
             };
             *stage = Stage::Done;
             (Step::Decided(done), cell.line.leave(ticket).or(expired))

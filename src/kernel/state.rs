@@ -1,11 +1,11 @@
 //! The state of any algorithm, and the one entry to all kernels.
 
-use super::batch::{Batch, Header, Verdict};
+use super::batch::{Ask, Batch, Header, Verdict};
 use super::bucket::{self, Bucket};
 use super::fixed_window::{self, FixedWindow};
 use super::sliding_window::{self, SlidingWindow};
 use crate::clock::Micros;
-use crate::limit::Share;
+use crate::limit::{BucketShare, Share, WindowShare};
 
 /// What one shard remembers. Nothing at all means: as new.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,6 @@ pub(crate) enum State {
 /// Runs the share's kernel on `state`, which it leaves as the batch made it.
 ///
 /// `verdicts` takes one verdict for each ask. A state of another algorithm counts as nothing.
-#[inline(always)]
 pub(crate) fn run(
     state: &mut Option<State>,
     share: &Share,
@@ -29,39 +28,81 @@ pub(crate) fn run(
 ) -> Header {
     debug_assert_eq!(batch.asks.len(), verdicts.len());
     match share {
-        Share::Bucket(share) => {
-            let old = match state {
-                Some(State::Bucket(bucket)) => Some(*bucket),
-                _ => None,
-            };
-            let (new, header) = bucket::take(old, share, now, batch, verdicts);
-            *state = Some(State::Bucket(new));
-            header
-        }
-        Share::Fixed(share) => {
-            let old = match state {
-                Some(State::Fixed(window)) => Some(*window),
-                _ => None,
-            };
-            let (new, header) = fixed_window::take(old, share, now, batch, verdicts);
-            *state = Some(State::Fixed(new));
-            header
-        }
-        Share::Sliding(share) => match state {
-            // In place: neither the box nor what it holds is allocated again.
-            Some(State::Sliding(window)) => {
-                let old = std::mem::take(&mut **window);
-                let (new, header) = sliding_window::take(Some(old), share, now, batch, verdicts);
-                **window = new;
-                header
-            }
-            _ => {
-                let (new, header) = sliding_window::take(None, share, now, batch, verdicts);
-                *state = Some(State::Sliding(Box::new(new)));
-                header
-            }
-        },
+        Share::Bucket(share) => run_bucket(state, share, now, batch, verdicts),
+        Share::Fixed(share) => run_fixed(state, share, now, batch, verdicts),
+        Share::Sliding(share) => run_sliding(state, share, now, batch, verdicts),
     }
+}
+
+/// A batch of one ask. Each kernel has a batch of its own here, so that where it is inlined the batch dissolves.
+#[inline(always)]
+pub(crate) fn run_one(state: &mut Option<State>, share: &Share, now: Micros, ask: Ask) -> (Header, Verdict) {
+    match share {
+        Share::Bucket(share) => alone(ask, |batch, verdicts| run_bucket(state, share, now, batch, verdicts)),
+        Share::Fixed(share) => alone(ask, |batch, verdicts| run_fixed(state, share, now, batch, verdicts)),
+        Share::Sliding(share) => alone(ask, |batch, verdicts| run_sliding(state, share, now, batch, verdicts)),
+    }
+}
+
+#[inline(always)]
+fn alone(ask: Ask, run: impl FnOnce(&Batch<'_>, &mut [Verdict]) -> Header) -> (Header, Verdict) {
+    let mut verdicts = [Verdict::default()];
+    let header = run(&Batch { asks: &[ask], ..Batch::default() }, &mut verdicts);
+    (header, verdicts[0])
+}
+
+#[inline(always)]
+fn run_bucket(
+    state: &mut Option<State>,
+    share: &BucketShare,
+    now: Micros,
+    batch: &Batch<'_>,
+    verdicts: &mut [Verdict],
+) -> Header {
+    let old = match state {
+        Some(State::Bucket(bucket)) => Some(*bucket),
+        _ => None,
+    };
+    let (new, header) = bucket::take(old, share, now, batch, verdicts);
+    *state = Some(State::Bucket(new));
+    header
+}
+
+#[inline(always)]
+fn run_fixed(
+    state: &mut Option<State>,
+    share: &WindowShare,
+    now: Micros,
+    batch: &Batch<'_>,
+    verdicts: &mut [Verdict],
+) -> Header {
+    let old = match state {
+        Some(State::Fixed(window)) => Some(*window),
+        _ => None,
+    };
+    let (new, header) = fixed_window::take(old, share, now, batch, verdicts);
+    *state = Some(State::Fixed(new));
+    header
+}
+
+#[inline(never)]
+fn run_sliding(
+    state: &mut Option<State>,
+    share: &WindowShare,
+    now: Micros,
+    batch: &Batch<'_>,
+    verdicts: &mut [Verdict],
+) -> Header {
+    // In place: neither the box nor what it holds is allocated again.
+    if let Some(State::Sliding(window)) = state {
+        let old = std::mem::take(&mut **window);
+        let (new, header) = sliding_window::take(Some(old), share, now, batch, verdicts);
+        **window = new;
+        return header;
+    }
+    let (new, header) = sliding_window::take(None, share, now, batch, verdicts);
+    *state = Some(State::Sliding(Box::new(new)));
+    header
 }
 
 impl State {

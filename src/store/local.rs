@@ -3,7 +3,7 @@
 use super::keyed::{Closure, Keyed, Pin, Tracked, Work};
 use crate::clock::{Clock, Micros};
 use crate::flow::Line;
-use crate::kernel::{Batch, Header, State, Verdict, state};
+use crate::kernel::{Ask, Batch, Header, State, Verdict, state};
 use crate::limit::Share;
 
 /// The state of all keys under one named limit.
@@ -100,19 +100,23 @@ impl Place for &Pin<Cell> {
 }
 
 impl Cell {
+    pub(crate) fn run(&mut self, share: &Share, clock: &Clock, now: Micros, batch: &Batch<'_>) -> Header {
+        let now = self.time(clock, now);
+        state::run(&mut self.state, share, now, batch, &mut [])
+    }
+
+    /// One ask as a batch of its own. With a count of 0 it charges nothing and tells what is lacking.
+    #[inline(always)]
+    pub(crate) fn ask(&mut self, share: &Share, clock: &Clock, now: Micros, ask: Ask) -> (Header, Verdict) {
+        let now = self.time(clock, now);
+        state::run_one(&mut self.state, share, now, ask)
+    }
+
     /// `now` was read before the cell was locked. A thread that was held up between the two would look like a clock that
     /// was set back, so it reads the clock again.
     #[inline(always)]
-    pub(crate) fn run(
-        &mut self,
-        share: &Share,
-        clock: &Clock,
-        now: Micros,
-        batch: &Batch<'_>,
-        verdicts: &mut [Verdict],
-    ) -> Header {
-        let now = if self.knows_later(now) { clock.now() } else { now };
-        state::run(&mut self.state, share, now, batch, verdicts)
+    fn time(&self, clock: &Clock, now: Micros) -> Micros {
+        if self.knows_later(now) { clock.now() } else { now }
     }
 
     #[inline(always)]
