@@ -98,8 +98,7 @@ impl Limiter {
         let named = NamedLimit::new(Definition {
             name: name.into(),
             limit,
-            clock: self.0.clock.clone(),
-            store: LocalStore::new(Share::whole(&limit), self.0.max_keys),
+            store: LocalStore::new(Share::whole(&limit), self.0.clock.clone(), self.0.max_keys),
         });
         definitions.insert(name.into(), named.clone());
         Ok(named)

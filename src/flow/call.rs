@@ -4,7 +4,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::wait::Waiting;
-use crate::clock::{Clock, Micros};
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Batch, Header, Verdict};
@@ -16,7 +15,6 @@ use crate::store::local::{Cell, LocalStore, Place};
 pub(crate) struct Definition {
     pub name: Box<str>,
     pub limit: Limit,
-    pub clock: Clock,
     pub store: LocalStore,
 }
 
@@ -31,10 +29,9 @@ impl<P: Place> Call<'_, P> {
     /// The synchronous way of a call: one lock, no allocation. Compiled into one function for keys and one for handles.
     #[inline(always)]
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<Decision, Error> {
-        let Definition { limit, clock, store, .. } = self.definition;
+        let Definition { limit, store, .. } = self.definition;
         limit.check_permits(permits)?;
-        let now = clock.now();
-        let (header, verdict, head) = self.place.work(store, now, AtOnce { of: self.definition, now, permits });
+        let (header, verdict, head) = self.place.work(store, AtOnce { of: self.definition, permits });
         wake(head);
         Ok(Decision::local(&store.share, self.place.hash(), permits, &header, &verdict))
     }
@@ -58,10 +55,9 @@ impl<P: Place> Call<'_, P> {
     }
 
     pub(crate) fn peek(&self) -> Peek {
-        let Definition { clock, store, .. } = self.definition;
-        let now = clock.now();
+        let store = &self.definition.store;
         let look = |cell: &mut Cell| {
-            let header = cell.run(&store.share, clock, now, &Batch::default());
+            let header = cell.run(&store.share, &store.clock, &Batch::default());
             Peek::local(&store.share, &header)
         };
         self.place.with_own(store, look).unwrap_or_else(|| look(&mut store.first_cell(self.place)))
@@ -71,11 +67,10 @@ impl<P: Place> Call<'_, P> {
     /// permits came out of an overflow that others share, who must not gain by it.
     pub(crate) fn refund(&self, receipt: &Receipt, permits: u64) -> Result<(), Error> {
         self.check_receipt(receipt)?;
-        let Definition { clock, store, .. } = self.definition;
-        let now = clock.now();
+        let store = &self.definition.store;
         let refunds = [receipt.refund(permits)];
         let batch = Batch { refunds: &refunds, ..Batch::default() };
-        let head = self.place.with_own(store, |cell| change(cell, self.definition, now, &batch));
+        let head = self.place.with_own(store, |cell| change(cell, self.definition, &batch));
         wake(head.flatten());
         Ok(())
     }
@@ -85,19 +80,17 @@ impl<P: Place> Call<'_, P> {
             return self.refund(receipt, receipt.permits - actual);
         }
         self.check_receipt(receipt)?;
-        let Definition { clock, store, .. } = self.definition;
-        let now = clock.now();
+        let store = &self.definition.store;
         let batch = Batch { debt: actual - receipt.permits, ..Batch::default() };
-        wake(self.place.with(store, now, |cell| change(cell, self.definition, now, &batch)));
+        wake(self.place.with(store, |cell| change(cell, self.definition, &batch)));
         Ok(())
     }
 
     pub(crate) fn reset(&self) {
-        let Definition { clock, store, .. } = self.definition;
-        let now = clock.now();
+        let store = &self.definition.store;
         let batch = Batch { reset: true, ..Batch::default() };
         // Pinned: a key without a cell of its own gets one, for the overflow is not its to reset.
-        wake(store.pin(self.place).with(|cell| change(cell, self.definition, now, &batch)));
+        wake(store.pin(self.place).with(|cell| change(cell, self.definition, &batch)));
     }
 
     fn check_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
@@ -118,7 +111,6 @@ impl<P: Place> Call<'_, P> {
 /// A call that does not wait takes its turn at a key.
 struct AtOnce<'a> {
     of: &'a Definition,
-    now: Micros,
     permits: u64,
 }
 
@@ -128,11 +120,12 @@ impl Work<Cell> for AtOnce<'_> {
 
     #[inline(always)]
     fn on(self, cell: &mut Cell) -> Self::Output {
-        let Self { of, now, permits } = self;
-        let head = if cell.line.is_empty() { None } else { cell.line.expire(now) };
+        let Self { of, permits } = self;
+        let store = &of.store;
+        let head = if cell.line.is_empty() { None } else { cell.line.expire(store.clock.now()) };
         let (header, verdict) = match cell.line.permits() {
-            0 => cell.ask(&of.store.share, &of.clock, now, Ask { permits, count: 1 }),
-            ahead => ask_behind(cell, of, now, permits, ahead),
+            0 => cell.ask(&store.share, &store.clock, Ask { permits, count: 1 }),
+            ahead => ask_behind(cell, of, permits, ahead),
         };
         (header, verdict, head)
     }
@@ -140,14 +133,14 @@ impl Work<Cell> for AtOnce<'_> {
 
 /// Denies a call that stands behind others: not before the permits that they want, and its own, have come.
 #[cold]
-pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, now: Micros, permits: u64, ahead: u64) -> (Header, Verdict) {
+pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, permits: u64, ahead: u64) -> (Header, Verdict) {
     let wanted = permits.saturating_add(ahead).min(of.limit.burst());
-    cell.ask(&of.store.share, &of.clock, now, Ask { permits: wanted, count: 0 })
+    cell.ask(&of.store.share, &of.store.clock, Ask { permits: wanted, count: 0 })
 }
 
 /// Runs a batch that may make room. Wake what it returns once the lock is open.
-pub(super) fn change(cell: &mut Cell, of: &Definition, now: Micros, batch: &Batch<'_>) -> Option<Waker> {
-    cell.run(&of.store.share, &of.clock, now, batch);
+pub(super) fn change(cell: &mut Cell, of: &Definition, batch: &Batch<'_>) -> Option<Waker> {
+    cell.run(&of.store.share, &of.store.clock, batch);
     cell.line.head()
 }
 

@@ -53,7 +53,7 @@ impl<'a> Waiting<'a> {
             definition: call.definition,
             cell: call.definition.store.pin(call.place),
             permits,
-            deadline: call.definition.clock.now().saturating_add(within),
+            deadline: call.definition.store.clock.now().saturating_add(within),
             stage: Stage::Arriving,
             alarm: None,
         }
@@ -65,7 +65,7 @@ impl<'a> Waiting<'a> {
         let (share, owner) = (&definition.store.share, cell.hash());
         let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
         cell.with(|cell| {
-            let now = definition.clock.now(); // under the lock: a turn in a queue counts from here
+            let now = definition.store.clock.now(); // under the lock: a turn in a queue counts from here
             let expired = cell.line.expire(now);
             let ticket = match *stage {
                 Stage::InLine { ticket } => ticket,
@@ -76,10 +76,10 @@ impl<'a> Waiting<'a> {
                 Turn::Behind { head_deadline, .. } if now < *deadline => {
                     return (Step::Until(head_deadline.saturating_add(1).min(*deadline)), expired);
                 }
-                Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, now, *permits, ahead)),
-                Turn::Expired => decide(ask_behind(cell, definition, now, *permits, 0)),
+                Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, *permits, ahead)),
+                Turn::Expired => decide(ask_behind(cell, definition, *permits, 0)),
                 Turn::Head => {
-                    match decide(cell.ask(share, &definition.clock, now, Ask { permits: *permits, count: 1 })) {
+                    match decide(cell.ask(share, &definition.store.clock, Ask { permits: *permits, count: 1 })) {
                         Decision::Denied(denied) => {
                             let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
                             if due <= *deadline {
@@ -98,8 +98,8 @@ impl<'a> Waiting<'a> {
                                 Decision::Allowed(allowed)
                             } else {
                                 // Its turn would come too late: back out, as the tail of the queue it can.
-                                give_back(cell, definition, now, &allowed);
-                                let (header, _) = ask_behind(cell, definition, now, *permits, 0);
+                                give_back(cell, definition, &allowed);
+                                let (header, _) = ask_behind(cell, definition, *permits, 0);
                                 Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
                             }
                         }
@@ -112,9 +112,9 @@ impl<'a> Waiting<'a> {
     }
 }
 
-fn give_back(cell: &mut Cell, of: &Definition, now: Micros, allowed: &Allowed) -> Option<Waker> {
+fn give_back(cell: &mut Cell, of: &Definition, allowed: &Allowed) -> Option<Waker> {
     let refunds = [allowed.receipt().refund(allowed.receipt().permits)];
-    change(cell, of, now, &Batch { refunds: &refunds, ..Batch::default() })
+    change(cell, of, &Batch { refunds: &refunds, ..Batch::default() })
 }
 
 impl Future for Waiting<'_> {
@@ -122,7 +122,7 @@ impl Future for Waiting<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
         let this = self.get_mut();
-        let now = this.definition.clock.now();
+        let now = this.definition.store.clock.now();
         let due = match &mut this.stage {
             Stage::Paced { start, allowed } if now >= *start => {
                 let allowed = allowed.take().expect("polled after it was done");
@@ -139,17 +139,16 @@ impl Future for Waiting<'_> {
             }
             Stage::Done => unreachable!("polled after it was done"),
         };
-        this.alarm = Some(this.definition.clock.wake_at(due, context.waker()));
+        this.alarm = Some(this.definition.store.clock.wake_at(due, context.waker()));
         Poll::Pending
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let now = self.definition.clock.now();
         let next = self.cell.with(|cell| match &self.stage {
             Stage::InLine { ticket } => cell.line.leave(*ticket),
-            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, self.definition, now, allowed),
+            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, self.definition, allowed),
             Stage::Arriving | Stage::Done | Stage::Paced { allowed: None, .. } => None,
         });
         wake(next);

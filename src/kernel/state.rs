@@ -105,18 +105,6 @@ fn run_sliding(
     header
 }
 
-impl State {
-    /// The latest instant that the state knows of.
-    #[inline(always)]
-    pub(crate) fn seen(&self) -> Micros {
-        match self {
-            Self::Bucket(bucket) => bucket.seen,
-            Self::Fixed(window) => window.start,
-            Self::Sliding(window) => window.seen,
-        }
-    }
-}
-
 /// Whether forgetting the state would change nothing.
 pub(crate) fn is_as_new(state: &mut Option<State>, share: &Share, now: Micros) -> bool {
     let header = run(state, share, now, &Batch::default(), &mut []);

@@ -1,7 +1,7 @@
 //! The embedded store: the kernels under a lock a key.
 
 use super::keyed::{Closure, Keyed, Pin, Tracked, Work};
-use crate::clock::{Clock, Micros};
+use crate::clock::Clock;
 use crate::flow::Line;
 use crate::kernel::{Ask, Batch, Header, State, Verdict, state};
 use crate::limit::Share;
@@ -9,6 +9,7 @@ use crate::limit::Share;
 /// The state of all keys under one named limit.
 pub(crate) struct LocalStore {
     pub share: Share,
+    pub clock: Clock,
     keys: Keyed<Cell>,
 }
 
@@ -24,9 +25,9 @@ pub(crate) trait Place: Copy {
     fn hash(&self) -> u64;
     fn key(&self) -> &[u8];
     /// Works on the cell of the key, its own or one that it shares by overflow.
-    fn work<W: Work<Cell>>(&self, store: &LocalStore, now: Micros, work: W) -> W::Output;
-    fn with<R>(&self, store: &LocalStore, now: Micros, work: impl FnOnce(&mut Cell) -> R) -> R {
-        self.work(store, now, Closure(work))
+    fn work<W: Work<Cell>>(&self, store: &LocalStore, work: W) -> W::Output;
+    fn with<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> R {
+        self.work(store, Closure(work))
     }
     /// Works on the cell of the key if it has one of its own.
     fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R>;
@@ -40,8 +41,8 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl LocalStore {
-    pub(crate) fn new(share: Share, max_keys: usize) -> Self {
-        Self { share, keys: Keyed::new(max_keys) }
+    pub(crate) fn new(share: Share, clock: Clock, max_keys: usize) -> Self {
+        Self { share, clock, keys: Keyed::new(max_keys) }
     }
 
     #[inline(always)]
@@ -70,8 +71,8 @@ impl Place for Lookup<'_> {
     }
 
     #[inline(always)]
-    fn work<W: Work<Cell>>(&self, store: &LocalStore, now: Micros, work: W) -> W::Output {
-        store.keys.work(self.hash, self.key, (&store.share, now), work)
+    fn work<W: Work<Cell>>(&self, store: &LocalStore, work: W) -> W::Output {
+        store.keys.work(self.hash, self.key, (&store.share, &store.clock), work)
     }
 
     fn with_own<R>(&self, store: &LocalStore, work: impl FnOnce(&mut Cell) -> R) -> Option<R> {
@@ -90,7 +91,7 @@ impl Place for &Pin<Cell> {
     }
 
     #[inline(always)]
-    fn work<W: Work<Cell>>(&self, _: &LocalStore, _: Micros, work: W) -> W::Output {
+    fn work<W: Work<Cell>>(&self, _: &LocalStore, work: W) -> W::Output {
         Pin::work(self, work)
     }
 
@@ -99,37 +100,25 @@ impl Place for &Pin<Cell> {
     }
 }
 
+/// The clock is read under the lock: a thread that was held up between the two would look like a clock that was set
+/// back. It costs nothing, because the processor looks up the key meanwhile.
 impl Cell {
-    pub(crate) fn run(&mut self, share: &Share, clock: &Clock, now: Micros, batch: &Batch<'_>) -> Header {
-        let now = self.time(clock, now);
-        state::run(&mut self.state, share, now, batch, &mut [])
+    pub(crate) fn run(&mut self, share: &Share, clock: &Clock, batch: &Batch<'_>) -> Header {
+        state::run(&mut self.state, share, clock.now(), batch, &mut [])
     }
 
     /// One ask as a batch of its own. With a count of 0 it charges nothing and tells what is lacking.
     #[inline(always)]
-    pub(crate) fn ask(&mut self, share: &Share, clock: &Clock, now: Micros, ask: Ask) -> (Header, Verdict) {
-        let now = self.time(clock, now);
-        state::run_one(&mut self.state, share, now, ask)
-    }
-
-    /// `now` was read before the cell was locked. A thread that was held up between the two would look like a clock that
-    /// was set back, so it reads the clock again.
-    #[inline(always)]
-    fn time(&self, clock: &Clock, now: Micros) -> Micros {
-        if self.knows_later(now) { clock.now() } else { now }
-    }
-
-    #[inline(always)]
-    fn knows_later(&self, now: Micros) -> bool {
-        self.state.as_ref().is_some_and(|state| state.seen() > now)
+    pub(crate) fn ask(&mut self, share: &Share, clock: &Clock, ask: Ask) -> (Header, Verdict) {
+        state::run_one(&mut self.state, share, clock.now(), ask)
     }
 }
 
 impl Tracked for Cell {
-    type Context<'a> = (&'a Share, Micros);
+    type Context<'a> = (&'a Share, &'a Clock);
 
-    fn is_idle(&mut self, (share, now): Self::Context<'_>) -> bool {
-        self.line.is_empty() && !self.knows_later(now) && state::is_as_new(&mut self.state, share, now)
+    fn is_idle(&mut self, (share, clock): Self::Context<'_>) -> bool {
+        self.line.is_empty() && state::is_as_new(&mut self.state, share, clock.now())
     }
 
     fn heir(&self) -> Self {

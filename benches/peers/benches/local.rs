@@ -50,6 +50,11 @@ fn measure(title: &str, threads: usize, case: &Case) -> f64 {
     let held = define("by-handle").expect("a valid limit");
     let handles: Vec<Handle> = keys.iter().map(|key| held.handle(key).expect("a valid key")).collect();
 
+    // Everybody is known before the first round.
+    for key in &keys {
+        let _ = (governor.check_key(key), ask(&limit, key));
+    }
+
     let governor = |thread, calls| each(&keys, thread, calls, |key| governor.check_key(key).is_ok());
     let by_key = |thread, calls| each(&keys, thread, calls, |key| ask(&limit, key));
     let by_handle = |thread, calls| each(&handles, thread, calls, ask_handle);
@@ -74,14 +79,12 @@ fn ask_handle(handle: &Handle) -> bool {
     matches!(handle.try_acquire(1), Ok(Some(decision)) if decision.is_allowed())
 }
 
-/// Goes through the items in strides, each thread from another place, so that none is asked for its turn.
+/// Asks for items at random, as traffic does: in the order of their insertion, a heap would be read like a tape.
 fn each<T>(items: &[T], thread: usize, calls: u64, decide: impl Fn(&T) -> bool) {
-    let mut at = thread * 7919 % items.len();
+    let mut random = 0x9e37_79b9_7f4a_7c15 ^ thread as u64;
     for _ in 0..calls {
-        black_box(decide(black_box(&items[at])));
-        at += 6_151 % items.len().max(2);
-        if at >= items.len() {
-            at %= items.len();
-        }
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = ((random >> 32) * items.len() as u64) >> 32;
+        black_box(decide(black_box(&items[at as usize])));
     }
 }

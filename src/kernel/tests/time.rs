@@ -18,6 +18,15 @@ fn moved(now: Micros, refill: Micros, thousandths: i64) -> Micros {
     if thousandths < 0 { now.saturating_sub(by) } else { now + by }
 }
 
+/// The latest instant that the state knows of.
+fn seen(bench: &Bench) -> Micros {
+    match bench.state.as_ref().expect("it was asked") {
+        State::Bucket(bucket) => bucket.seen,
+        State::Fixed(window) => window.start,
+        State::Sliding(window) => window.seen,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -74,7 +83,7 @@ proptest! {
     fn a_step_back_for_good_gives_nothing_away(limit in any_limit(), taken in 1u64..60, back in 1_001u64..9_000) {
         let mut bench = Bench::new(&limit);
         let (_, verdict) = bench.ask(START, 1, taken);
-        let seen = bench.state.as_ref().map_or(START, State::seen);
+        let seen = seen(&bench);
         let now = seen - scaled(bench.refill(), back) - 1;
         let (header, _) = bench.run(now, &Batch::default());
         prop_assert_eq!(header.at, now);
