@@ -85,6 +85,11 @@ impl Builder {
             let message = "must be at least 1, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "max_keys", message));
         }
-        Ok(Limiter::new(self.clock.unwrap_or_default(), self.max_keys))
+        Ok(self.make())
+    }
+
+    /// The settings must be valid, as the defaults are.
+    pub(crate) fn make(self) -> Limiter {
+        Limiter::new(self.clock.unwrap_or_default(), self.max_keys)
     }
 }

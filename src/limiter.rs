@@ -46,7 +46,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn local() -> Self {
-        Builder::new().build().expect("the defaults are valid")
+        Builder::new().make()
     }
 
     /// A builder with every setting at its default.

@@ -1,2 +1,55 @@
-//! The program.
-fn main() {}
+//! The `shardlimit` program: try and measure rate limits from a shell.
+//!
+//! Every command makes a [`Report`](output::Report): one JSON object with `--json`, a readable table without.
+
+mod acquire;
+mod bench;
+mod clock;
+mod demo;
+mod error;
+mod interrupt;
+mod options;
+mod output;
+mod store;
+mod values;
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use error::Failure;
+use interrupt::Interrupt;
+use options::{Cli, Command};
+use output::{Exit, Output};
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    // Not one of the commands: only a bench calls it, and it speaks with that bench only.
+    if arguments.len() == 2 && arguments[1] == bench::PART {
+        return bench::run_as_part().into();
+    }
+    // First of all: from here on SIGINT can't keep the answer from being given.
+    let interrupt = Interrupt::install();
+    let command = options::named_command(&arguments);
+    let parsed = Cli::try_parse_from(&arguments);
+    // The options did not come to be, but whoever reads the answer still wants it as it was asked for.
+    let json = parsed.as_ref().map_or_else(|_| options::wants_json(&arguments), |cli| cli.json);
+    let output = Output::new(json);
+    let exit = match parsed {
+        Ok(cli) => interrupt
+            .and_then(|interrupt| run(cli.command, output, &interrupt))
+            .unwrap_or_else(|failure| output.failure(command.as_deref(), &failure)),
+        Err(refusal) => output.refusal(command.as_deref(), &refusal),
+    };
+    exit.into()
+}
+
+fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, Failure> {
+    match command {
+        Command::Acquire(options) => output.report(&acquire::run(&options)?),
+        Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
+        Command::Demo => output.report(&demo::run(interrupt)?),
+    }
+}

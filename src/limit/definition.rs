@@ -248,7 +248,6 @@ impl Limit {
             Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::PacingQueue => {
                 BucketShare::check(permits, period, burst)?;
             }
-            Algorithm::FixedWindow => {}
             Algorithm::SlidingWindow => {
                 in_range("precision", precision.into(), MOST_PRECISION.into())?;
                 if Micros::from(precision) > period {
@@ -267,7 +266,7 @@ impl Limit {
                     ),
                 ));
             }
-            Algorithm::SlidingLog => {}
+            Algorithm::FixedWindow | Algorithm::SlidingLog => {}
         }
         Ok(limit)
     }

@@ -20,7 +20,9 @@ pub struct Contestant<'a> {
     pub work: Work<'a>,
 }
 
-/// Nanoseconds a decision (wall time × threads ÷ decisions) of each contestant, and its ratio to the first.
+/// Prints nanoseconds a decision (wall time × threads ÷ decisions) of each contestant, and returns its ratios to the
+/// first.
+#[must_use]
 pub fn contest(title: &str, threads: usize, calls: u64, contestants: &[Contestant<'_>]) -> Vec<f64> {
     for contestant in contestants {
         run(contestant.work, threads, calls / 10); // warm-up

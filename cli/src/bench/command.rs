@@ -1,0 +1,57 @@
+//! The run, from its options to its report.
+
+use super::generator::Generator;
+use super::job::Job;
+use super::processes;
+use super::progress::Progress;
+use super::report::BenchReport;
+use crate::error::Failure;
+use crate::interrupt::Interrupt;
+use crate::options::BenchOptions;
+use crate::output::note;
+use crate::store;
+
+pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchReport, Failure> {
+    let job = job(options)?;
+    if job.parts > 1 {
+        note(&format!(
+            "on the embedded store each process has a limit of its own: the {} of them may allow {} times \"{}\"",
+            job.parts, job.parts, job.limit
+        ));
+    }
+    let mut progress = Progress::new(job.duration);
+    let mut show = |seen| progress.show(seen);
+    let tally = if job.parts == 1 {
+        let generator = Generator::prepare(job.clone())?;
+        let start = generator.stopwatch.now() + job.lead();
+        generator.run(start, interrupt, &mut show)?
+    } else {
+        processes::run(&job, interrupt, &mut show)?
+    };
+    drop(progress);
+    if let Some(error) = &tally.error {
+        note(&format!("the first error was: {error}"));
+    }
+    Ok(BenchReport::new(&job, &tally))
+}
+
+fn job(options: BenchOptions) -> Result<Job, Failure> {
+    let BenchOptions { key, limit, callers, duration, demand, permits, processes } = options;
+    store::check(&limit.name, limit.limit, &key.0, permits)?;
+    if processes > callers {
+        let message = format!("must be from 1 to the number of callers, {callers}, got {processes}");
+        return Err(Failure::usage("processes", message));
+    }
+    Ok(Job {
+        key: key.0,
+        name: limit.name,
+        limit: limit.limit,
+        permits,
+        callers,
+        demand,
+        duration,
+        sample: None,
+        part: 0,
+        parts: processes,
+    })
+}

@@ -1,0 +1,138 @@
+//! The commands and their options. An option that several commands share is a group of its own.
+
+use std::ffi::OsString;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use shardlimit::Limit;
+
+use crate::bench::Demand;
+use crate::clock::Nanos;
+use crate::values::{self, Key};
+
+/// Try and measure rate limits. The limits live in this process: no server is needed.
+#[derive(Debug, Parser)]
+#[command(name = "shardlimit", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print exactly one JSON object, also for errors
+    #[arg(long, global = true, display_order = 900)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask once for permits: exit 0 allowed, 1 denied, 2 error
+    Acquire(AcquireOptions),
+    /// Offer calls on one key and measure the decisions
+    Bench(BenchOptions),
+    /// Watch a hot key under three times its limit, for five seconds
+    Demo,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AcquireOptions {
+    /// The key to ask for: 1 to 16,384 bytes, any byte
+    pub key: Key,
+    #[command(flatten)]
+    pub limit: LimitOptions,
+    /// How many permits to ask for, all or none
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::permits, allow_hyphen_values = true)]
+    pub permits: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchOptions {
+    /// The key that every call asks for: 1 to 16,384 bytes, any byte
+    #[arg(long)]
+    pub key: Key,
+    #[command(flatten)]
+    pub limit: LimitOptions,
+    /// How many callers there are; each has at most one call out
+    #[arg(long, value_name = "N", default_value = "64", value_parser = values::callers, allow_hyphen_values = true)]
+    pub callers: u64,
+    /// How long to go on, such as 5s or 500ms
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::duration, allow_hyphen_values = true)]
+    pub duration: Nanos,
+    /// Offer so many calls, such as 200000/s, on a fixed schedule; without it each caller calls as fast as it can
+    #[arg(long, value_name = "CALLS/PERIOD", value_parser = values::demand, allow_hyphen_values = true)]
+    pub demand: Option<Demand>,
+    /// How many permits each call asks for
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::permits, allow_hyphen_values = true)]
+    pub permits: u64,
+    /// Split callers and demand over so many processes
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::processes, allow_hyphen_values = true)]
+    pub processes: u64,
+}
+
+/// Which limit. A value may begin with a hyphen, so that a negative rate is refused as a rate, not as an option.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitOptions {
+    /// The limit, such as "token-bucket 500000/s burst 50000" or "sliding-window 3/10s"
+    #[arg(long, allow_hyphen_values = true)]
+    pub limit: Limit,
+    /// The name that the limit stands under
+    #[arg(long, default_value = "default")]
+    pub name: String,
+}
+
+/// Whether the raw arguments ask for JSON: an argument that could not be read must not change the form of the answer.
+pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
+    arguments
+        .iter()
+        .skip(1)
+        .take_while(|argument| *argument != "--")
+        .any(|argument| argument == "--json" || argument.to_string_lossy().starts_with("--json="))
+}
+
+/// The command that the raw arguments name, if it is one.
+pub(crate) fn named_command(arguments: &[OsString]) -> Option<String> {
+    let first = arguments.iter().skip(1).find(|argument| !argument.to_string_lossy().starts_with('-'))?;
+    let known = Cli::command();
+    known.find_subcommand(first).map(|command| command.get_name().to_owned())
+}
+
+/// The names of all commands.
+pub(crate) fn known_commands() -> String {
+    let cli = Cli::command();
+    cli.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
+}
+
+/// The options of a command, or those that stand before one.
+pub(crate) fn known_options(command: Option<&str>) -> String {
+    let mut cli = Cli::command();
+    // Options of all commands reach each of them only now.
+    cli.build();
+    let command = command.and_then(|name| cli.find_subcommand(name)).unwrap_or(&cli);
+    let options = command.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?)));
+    options.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(arguments: &[&str]) -> Vec<OsString> {
+        arguments.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_found_in_arguments_that_do_not_parse() {
+        assert!(wants_json(&raw(&["shardlimit", "acquire", "--nonsense", "--json"])));
+        assert!(wants_json(&raw(&["shardlimit", "--json=yes"])));
+        assert!(!wants_json(&raw(&["shardlimit", "acquire", "--", "--json"])));
+        assert!(!wants_json(&raw(&["--json", "acquire", "--jsonl"])));
+    }
+
+    #[test]
+    fn only_known_commands_are_named() {
+        assert_eq!(named_command(&raw(&["shardlimit", "--json", "bench"])).as_deref(), Some("bench"));
+        assert_eq!(named_command(&raw(&["shardlimit", "benches"])), None);
+        assert_eq!(named_command(&raw(&["shardlimit", "--json"])), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! The values of options: read once, checked, and refused with the field and what is accepted.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use crate::bench::Demand;
+use crate::clock::{MICRO, MILLI, Nanos, SECOND};
+use crate::error::Failure;
+
+/// More tasks than any gateway has, and still only some tens of megabytes.
+const MOST_CALLERS: u64 = 100_000;
+const MOST_PROCESSES: u64 = 256;
+const LONGEST_RUN: Nanos = 24 * HOUR;
+/// One a nanosecond: no generator comes near, and times stay whole numbers.
+const HIGHEST_DEMAND: u64 = 1_000_000_000;
+
+const MINUTE: Nanos = 60 * SECOND;
+const HOUR: Nanos = 60 * MINUTE;
+const UNITS: [(&str, Nanos); 6] =
+    [("us", MICRO), ("ms", MILLI), ("s", SECOND), ("min", MINUTE), ("m", MINUTE), ("h", HOUR)];
+
+/// A key as the shell gave it: any bytes. How long it may be is the library's to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub Vec<u8>);
+
+impl From<OsString> for Key {
+    fn from(argument: OsString) -> Self {
+        Self(argument.into_vec())
+    }
+}
+
+pub(crate) fn permits(text: &str) -> Result<u64, Failure> {
+    whole("permits", text, u64::MAX)
+}
+
+pub(crate) fn callers(text: &str) -> Result<u64, Failure> {
+    whole("callers", text, MOST_CALLERS)
+}
+
+pub(crate) fn processes(text: &str) -> Result<u64, Failure> {
+    whole("processes", text, MOST_PROCESSES)
+}
+
+/// `5s`, `500ms`, `2min`.
+pub(crate) fn duration(text: &str) -> Result<Nanos, Failure> {
+    let wrong = || {
+        let accepted = "must be a whole number and a unit of ms, s, min or h, from 1ms to 24h, such as 5s";
+        Failure::usage("duration", format!("{accepted}, got {text:?}"))
+    };
+    let unit = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    let (count, unit) = (number(&text[..unit]), unit_length(&text[unit..]));
+    let length = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+    length.filter(|length| (MILLI..=LONGEST_RUN).contains(length)).ok_or_else(wrong)
+}
+
+/// `200000/s`, `30/min`.
+pub(crate) fn demand(text: &str) -> Result<Demand, Failure> {
+    let wrong = || {
+        let accepted =
+            "must be calls/period with a period of us, ms, s, min or h, up to 1000000000/s, such as 200000/s";
+        Failure::usage("demand", format!("{accepted}, got {text:?}"))
+    };
+    let (calls, period) = text.split_once('/').ok_or_else(wrong)?;
+    let (calls, period) = number(calls).zip(unit_length(period)).ok_or_else(wrong)?;
+    let most = u128::from(HIGHEST_DEMAND) * u128::from(period) / u128::from(SECOND);
+    if calls == 0 || u128::from(calls) > most {
+        return Err(wrong());
+    }
+    Ok(Demand { calls, period })
+}
+
+fn whole(field: &str, text: &str, most: u64) -> Result<u64, Failure> {
+    number(text)
+        .filter(|value| (1..=most).contains(value))
+        .ok_or_else(|| Failure::usage(field, format!("must be a whole number from 1 to {most}, got {text:?}")))
+}
+
+/// Digits, which may be grouped by `_` as in the text of a limit.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    if !digits || text.starts_with('_') || text.ends_with('_') {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+fn unit_length(text: &str) -> Option<Nanos> {
+    UNITS.iter().find_map(|(name, length)| (*name == text).then_some(*length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_and_a_range() {
+        assert_eq!(duration("5s"), Ok(5 * SECOND));
+        assert_eq!(duration("1_500ms"), Ok(1_500 * MILLI));
+        assert_eq!(duration("2min"), duration("2m"));
+        assert_eq!(duration("24h"), Ok(LONGEST_RUN));
+        for text in ["", "5", "s", "-5s", "0s", "1.5s", "5 s", "5x", "25h", "99999999999999999999s", "18446744073709h"]
+        {
+            let failure = duration(text).expect_err(text);
+            assert_eq!(failure.field, "duration");
+            assert!(failure.message.contains("such as 5s"), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn demands_are_calls_a_period() {
+        assert_eq!(demand("200_000/s"), Ok(Demand { calls: 200_000, period: SECOND }));
+        assert_eq!(demand("30/min"), Ok(Demand { calls: 30, period: MINUTE }));
+        assert_eq!(demand("1000/us"), Ok(Demand { calls: 1_000, period: MICRO }));
+        for text in ["", "5", "/s", "5/", "0/s", "-1/s", "1001/us", "1000000001/s", "5/10s", "1e6/s", "_5/s", "5_/s"] {
+            let failure = demand(text).expect_err(text);
+            assert_eq!(failure.field, "demand");
+            assert!(failure.message.contains("such as 200000/s"), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn numbers_name_their_range() {
+        assert_eq!(permits("18446744073709551615"), Ok(u64::MAX));
+        for text in ["0", "-1", "+1", "1.0", "", "18446744073709551616", "0x10", "١"] {
+            let failure = permits(text).expect_err(text);
+            assert!(failure.message.starts_with("permits: must be a whole number from 1 to"), "{}", failure.message);
+        }
+    }
+}
