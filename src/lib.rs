@@ -53,3 +53,7 @@ pub use handle::Handle;
 pub use limit::{Algorithm, Limit};
 pub use limiter::Limiter;
 pub use named::NamedLimit;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -65,6 +65,9 @@ fn for_people_it_draws_a_chart_and_says_what_to_type_next() {
     {
         assert!(answer.stdout.contains(part), "{part:?} in {}", answer.stdout);
     }
-    let next: Vec<&str> = answer.stdout.lines().filter(|line| line.trim_start().starts_with("shardlimit ")).collect();
-    assert!(next.iter().any(|line| line.contains(" bench ")) && next.iter().any(|line| line.contains(" acquire ")));
+    // Under the name by which it was called, so that it can be typed as it stands.
+    let program = env!("CARGO_BIN_EXE_shardlimit");
+    for command in ["bench", "acquire"] {
+        assert!(answer.stdout.contains(&format!("    {program} {command} ")), "{command} in {}", answer.stdout);
+    }
 }

@@ -15,8 +15,8 @@ use crate::store::{MODE, STORE};
 
 /// What to type next. The place for a line that tries the same on a cluster.
 const NEXT: [(&str, &str); 2] = [
-    ("the same load, measured", "shardlimit bench --key item:42 --limit \"LIMIT\" --demand 60000/s"),
-    ("one question, for a script", "shardlimit acquire item:42 --limit \"LIMIT\" --json"),
+    ("the same load, measured", "PROGRAM bench --key item:42 --limit \"LIMIT\" --demand 60000/s"),
+    ("one question, for a script", "PROGRAM acquire item:42 --limit \"LIMIT\" --json"),
 ];
 
 /// The totals, the promise and the series.
@@ -151,8 +151,11 @@ impl Report for DemoReport {
             text += "This machine was too busy to offer all calls on time; what it did offer is counted above.\n";
         }
         text += "\nWhat to type next:\n";
+        // As it was called: who came by `cargo run` has no `shardlimit` on the path.
+        let program = std::env::args().next().unwrap_or_else(|| "shardlimit".into());
         for (purpose, command) in NEXT {
-            let _ = write!(text, "  {}\n    {}\n", style.dim(purpose), command.replace("LIMIT", &self.limit));
+            let command = command.replace("PROGRAM", &program).replace("LIMIT", &self.limit);
+            let _ = write!(text, "  {}\n    {command}\n", style.dim(purpose));
         }
         text
     }
