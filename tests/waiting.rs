@@ -169,6 +169,35 @@ fn a_forgotten_head_does_not_lock_out_calls_that_do_not_wait() {
     assert!(ask(&limit, "k", 1));
 }
 
+/// The line may hold the last reference to a task that nobody wants any more. Letting go of it drops the task, and with it a
+/// call that waits for the very key whose lock is held: that once was a deadlock.
+#[test]
+fn the_last_waker_may_drop_its_own_call() {
+    #[derive(Default)]
+    struct Task(std::sync::Mutex<Option<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    let (limit, time) = drained("token-bucket 10/s burst 5");
+    let mut head = Manual::new(limit.acquire_within("k", 5, MINUTE));
+    assert!(head.is_pending());
+    let task = Arc::new(Task::default());
+    let gone = Arc::downgrade(&task);
+    let its_limit = limit.clone();
+    let mut call = Box::pin(async move { drop(its_limit.acquire_within("k", 1, Duration::from_millis(100)).await) });
+    let waker = std::task::Waker::from(Arc::clone(&task));
+    assert!(call.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    *task.0.lock().unwrap() = Some(call);
+    drop((task, waker));
+    drop(head); // the forgotten call is the head now
+    time.advance(Duration::from_millis(101)); // its alarm rings and lets go of one waker; the line has the other
+    assert!(gone.upgrade().is_some());
+    assert!(ask(&limit, "k", 1));
+    assert!(gone.upgrade().is_none(), "the task is gone with its last waker");
+}
+
 #[test]
 fn refund_and_reset_wake_the_head() {
     let (limit, _) = limit("token-bucket 1/min burst 5");

@@ -4,6 +4,7 @@
 //! too; no timer crate does both.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
 use super::Micros;
@@ -47,15 +48,22 @@ impl Alarms {
         Alarm { due, alarms: Arc::clone(self) }
     }
 
-    /// Wakes whatever is due. The lock is not held meanwhile: a waker may run foreign code.
+    /// Wakes whatever is due. The lock is not held meanwhile: a waker may run foreign code. If one panics, the others
+    /// are woken first.
     pub(super) fn ring(&self, now: Micros) {
         let due: Vec<Waker> = {
             let mut board = lock(&self.board);
             let later = board.waiting.split_off(&(now.saturating_add(1), 0));
             std::mem::replace(&mut board.waiting, later).into_values().collect()
         };
+        let mut panicked = None;
         for waker in due {
-            waker.wake();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                panicked.get_or_insert(panic);
+            }
+        }
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
         }
     }
 }

@@ -53,7 +53,7 @@ impl SystemClock {
         let now = move || origin + ticks.delta_as_nanos(origin_ticks, ticks.raw()) / 1000;
         let ring = move || {
             loop {
-                // A waker that panics is its owner's affair; the other alarms still have to ring.
+                // A waker that panics is its owner's affair; later alarms still have to ring.
                 let _ = catch_unwind(AssertUnwindSafe(|| alarms.ring(now())));
                 let mut board = lock(&alarms.board);
                 if board.closed {

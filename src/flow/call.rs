@@ -1,8 +1,8 @@
 //! One call on the embedded store, from its check to its decision.
 
-use std::task::Waker;
 use std::time::Duration;
 
+use super::line::Afterwards;
 use super::wait::Waiting;
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
@@ -31,8 +31,10 @@ impl<P: Place> Call<'_, P> {
     pub(crate) fn try_acquire(&self, permits: u64) -> Result<Decision, Error> {
         let Definition { limit, store, .. } = self.definition;
         limit.check_permits(permits)?;
-        let (header, verdict, head) = self.place.work(store, AtOnce { of: self.definition, permits });
-        wake(head);
+        let (header, verdict, afterwards) = self.place.work(store, AtOnce { of: self.definition, permits });
+        if let Some(afterwards) = afterwards {
+            afterwards.run();
+        }
         Ok(Decision::local(&store.share, self.place.hash(), permits, &header, &verdict))
     }
 
@@ -70,8 +72,9 @@ impl<P: Place> Call<'_, P> {
         let store = &self.definition.store;
         let refunds = [receipt.refund(permits)];
         let batch = Batch { refunds: &refunds, ..Batch::default() };
-        let head = self.place.with_own(store, |cell| change(cell, self.definition, &batch));
-        wake(head.flatten());
+        if let Some(afterwards) = self.place.with_own(store, |cell| change(cell, self.definition, &batch)) {
+            afterwards.run();
+        }
         Ok(())
     }
 
@@ -82,7 +85,7 @@ impl<P: Place> Call<'_, P> {
         self.check_receipt(receipt)?;
         let store = &self.definition.store;
         let batch = Batch { debt: actual - receipt.permits, ..Batch::default() };
-        wake(self.place.with(store, |cell| change(cell, self.definition, &batch)));
+        self.place.with(store, |cell| change(cell, self.definition, &batch)).run();
         Ok(())
     }
 
@@ -90,7 +93,7 @@ impl<P: Place> Call<'_, P> {
         let store = &self.definition.store;
         let batch = Batch { reset: true, ..Batch::default() };
         // Pinned: a key without a cell of its own gets one, for the overflow is not its to reset.
-        wake(store.pin(self.place).with(|cell| change(cell, self.definition, &batch)));
+        store.pin(self.place).with(|cell| change(cell, self.definition, &batch)).run();
     }
 
     fn check_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
@@ -115,19 +118,19 @@ struct AtOnce<'a> {
 }
 
 impl Work<Cell> for AtOnce<'_> {
-    /// With the call to wake once the lock is open, if one at the head of the line gave up.
-    type Output = (Header, Verdict, Option<Waker>);
+    /// Boxed: only where there is a line may there be something to do afterwards.
+    type Output = (Header, Verdict, Option<Box<Afterwards>>);
 
     #[inline(always)]
     fn on(self, cell: &mut Cell) -> Self::Output {
         let Self { of, permits } = self;
         let store = &of.store;
-        let head = if cell.line.is_empty() { None } else { cell.line.expire(store.clock.now()) };
+        let afterwards = if cell.line.is_empty() { None } else { Some(clear_line(cell, store)) };
         let (header, verdict) = match cell.line.permits() {
             0 => cell.ask(&store.share, &store.clock, Ask { permits, count: 1 }),
             ahead => ask_behind(cell, of, permits, ahead),
         };
-        (header, verdict, head)
+        (header, verdict, afterwards)
     }
 }
 
@@ -138,14 +141,17 @@ pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, permits: u64, ahead: 
     cell.ask(&of.store.share, &of.store.clock, Ask { permits: wanted, count: 0 })
 }
 
-/// Runs a batch that may make room. Wake what it returns once the lock is open.
-pub(super) fn change(cell: &mut Cell, of: &Definition, batch: &Batch<'_>) -> Option<Waker> {
-    cell.run(&of.store.share, &of.store.clock, batch);
-    cell.line.head()
+#[cold]
+fn clear_line(cell: &mut Cell, store: &LocalStore) -> Box<Afterwards> {
+    let mut afterwards = Box::<Afterwards>::default();
+    cell.line.expire(store.clock.now(), &mut afterwards);
+    afterwards
 }
 
-pub(super) fn wake(head: Option<Waker>) {
-    if let Some(head) = head {
-        head.wake();
-    }
+/// Runs a batch that may make room for the head of the line.
+pub(super) fn change(cell: &mut Cell, of: &Definition, batch: &Batch<'_>) -> Afterwards {
+    let mut afterwards = Afterwards::default();
+    cell.run(&of.store.share, &of.store.clock, batch);
+    cell.line.wake_head(&mut afterwards);
+    afterwards
 }

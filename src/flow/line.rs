@@ -38,6 +38,24 @@ pub(crate) enum Turn {
     Expired,
 }
 
+/// What is left to do once the key's lock is open, because it may run foreign code: waking, and letting go of wakers.
+/// The last waker of a task may drop that task, and with it a call that waits for this very key.
+#[derive(Default)]
+#[must_use = "the next call in line waits to be woken"]
+pub(crate) struct Afterwards {
+    wake: Option<Waker>,
+    drop: Vec<Waker>,
+}
+
+impl Afterwards {
+    pub(crate) fn run(self) {
+        if let Some(waker) = self.wake {
+            waker.wake();
+        }
+        drop(self.drop);
+    }
+}
+
 impl Line {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -52,19 +70,22 @@ impl Line {
         let waiters = self.0.get_or_insert_default();
         waiters.tickets += 1;
         waiters.permits += permits;
-        waiters.queue.push_back(Waiter { ticket: waiters.tickets, permits, deadline, waker: waker.clone() });
-        waiters.tickets
+        let ticket = waiters.tickets;
+        waiters.queue.push_back(Waiter { ticket, permits, deadline, waker: waker.clone() });
+        ticket
     }
 
     /// Where `ticket` stands; it will be woken by `waker` from now on.
-    pub(crate) fn turn(&mut self, ticket: u64, waker: &Waker) -> Turn {
+    pub(crate) fn turn(&mut self, ticket: u64, waker: &Waker, afterwards: &mut Afterwards) -> Turn {
         let Some(waiters) = &mut self.0 else { return Turn::Expired };
         let Some(head) = waiters.queue.front() else { return Turn::Expired };
         let head_deadline = head.deadline;
         let mut ahead = 0;
         for (place, waiter) in waiters.queue.iter_mut().enumerate() {
             if waiter.ticket == ticket {
-                waiter.waker.clone_from(waker);
+                if !waiter.waker.will_wake(waker) {
+                    afterwards.drop.push(std::mem::replace(&mut waiter.waker, waker.clone()));
+                }
                 return if place == 0 { Turn::Head } else { Turn::Behind { ahead, head_deadline } };
             }
             ahead += waiter.permits;
@@ -72,37 +93,48 @@ impl Line {
         Turn::Expired
     }
 
-    /// Takes `ticket` out of the line. Wake what it returns once the lock is open: the new head.
-    #[must_use]
-    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waker> {
-        let waiters = self.0.as_mut()?;
-        let place = waiters.queue.iter().position(|waiter| waiter.ticket == ticket)?;
-        let left = waiters.queue.remove(place)?;
-        waiters.permits -= left.permits;
-        if waiters.queue.is_empty() {
-            self.0 = None;
+    /// Takes `ticket` out of the line; if it was the head, the next one is to be woken.
+    pub(crate) fn leave(&mut self, ticket: u64, afterwards: &mut Afterwards) {
+        let Some(waiters) = &mut self.0 else { return };
+        let Some(place) = waiters.queue.iter().position(|waiter| waiter.ticket == ticket) else { return };
+        if let Some(left) = waiters.queue.remove(place) {
+            waiters.permits -= left.permits;
+            afterwards.drop.push(left.waker);
         }
-        if place == 0 { self.head() } else { None }
+        if place == 0 {
+            self.wake_head(afterwards);
+        }
+        self.tidy();
     }
 
     /// Clears heads whose deadline has passed: a future that nobody polls must not hold up the rest.
-    /// Wake what it returns once the lock is open.
-    #[must_use]
-    pub(crate) fn expire(&mut self, now: Micros) -> Option<Waker> {
-        let waiters = self.0.as_mut()?;
-        let before = waiters.queue.len();
+    pub(crate) fn expire(&mut self, now: Micros, afterwards: &mut Afterwards) {
+        let Some(waiters) = &mut self.0 else { return };
+        let mut cleared = false;
         while let Some(late) = waiters.queue.pop_front_if(|head| head.deadline < now) {
             waiters.permits -= late.permits;
+            afterwards.drop.push(late.waker);
+            cleared = true;
         }
-        let cleared = waiters.queue.len() < before;
-        if waiters.queue.is_empty() {
-            self.0 = None;
+        if cleared {
+            self.wake_head(afterwards);
         }
-        if cleared { self.head() } else { None }
+        self.tidy();
     }
 
-    /// The waker of the head, for when a permit has come back.
-    pub(crate) fn head(&self) -> Option<Waker> {
-        Some(self.0.as_ref()?.queue.front()?.waker.clone())
+    /// The head is to be woken: a permit may have come back, or it is the head only now.
+    pub(crate) fn wake_head(&self, afterwards: &mut Afterwards) {
+        let head = self.0.as_ref().and_then(|waiters| waiters.queue.front());
+        if let Some(head) = head
+            && let Some(before) = afterwards.wake.replace(head.waker.clone())
+        {
+            afterwards.drop.push(before);
+        }
+    }
+
+    fn tidy(&mut self) {
+        if self.0.as_ref().is_some_and(|waiters| waiters.queue.is_empty()) {
+            self.0 = None;
+        }
     }
 }

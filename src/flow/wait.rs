@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::call::{Call, Definition, ask_behind, change, wake};
-use super::line::Turn;
+use super::call::{Call, Definition, ask_behind, change};
+use super::line::{Afterwards, Turn};
 use crate::clock::{Alarm, Micros};
 use crate::decision::{Allowed, Decision};
-use crate::kernel::{Ask, Batch};
+use crate::kernel::{Ask, Batch, Refund};
 use crate::store::keyed;
 use crate::store::local::{Cell, Place};
 
@@ -33,7 +33,7 @@ enum Stage {
     /// Charged; a pacing queue lets it go at `start`.
     Paced {
         start: Micros,
-        allowed: Option<Allowed>,
+        allowed: Allowed,
     },
     Done,
 }
@@ -43,6 +43,11 @@ enum Step {
     Decided(Decision),
     /// Nothing to do before then.
     Until(Micros),
+    /// Let into a pacing queue.
+    Paced {
+        start: Micros,
+        allowed: Allowed,
+    },
 }
 
 impl<'a> Waiting<'a> {
@@ -59,62 +64,61 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Under the key's lock. Also returns the call that is next, if this one made way for it.
-    fn step(&mut self, waker: &Waker) -> (Step, Option<Waker>) {
+    /// Takes a place in line if it has none, looks where it stands, and tries if it is at the head.
+    fn step(&mut self, waker: &Waker) -> Step {
         let Self { definition, cell, permits, deadline, stage, .. } = self;
-        let (share, owner) = (&definition.store.share, cell.hash());
-        let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
-        cell.with(|cell| {
-            let now = definition.store.clock.now(); // under the lock: a turn in a queue counts from here
-            let expired = cell.line.expire(now);
+        let clock = &definition.store.clock;
+        let owner = cell.hash();
+        let mut afterwards = Afterwards::default();
+        let step = cell.with(|cell| {
+            cell.line.expire(clock.now(), &mut afterwards);
             let ticket = match *stage {
                 Stage::InLine { ticket } => ticket,
                 _ => cell.line.join(*permits, *deadline, waker),
             };
             *stage = Stage::InLine { ticket };
-            let done = match cell.line.turn(ticket, waker) {
-                Turn::Behind { head_deadline, .. } if now < *deadline => {
-                    return (Step::Until(head_deadline.saturating_add(1).min(*deadline)), expired);
+            let share = &definition.store.share;
+            let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
+            let step = match cell.line.turn(ticket, waker, &mut afterwards) {
+                Turn::Behind { head_deadline, .. } if clock.now() < *deadline => {
+                    Step::Until(head_deadline.saturating_add(1).min(*deadline))
                 }
-                Turn::Behind { ahead, .. } => decide(ask_behind(cell, definition, *permits, ahead)),
-                Turn::Expired => decide(ask_behind(cell, definition, *permits, 0)),
-                Turn::Head => {
-                    match decide(cell.ask(share, &definition.store.clock, Ask { permits: *permits, count: 1 })) {
-                        Decision::Denied(denied) => {
-                            let due = now.saturating_add(denied.retry_after().as_micros() as Micros);
-                            if due <= *deadline {
-                                return (Step::Until(due), None);
-                            }
-                            Decision::Denied(denied) // no permit will be there in time
-                        }
-                        Decision::Allowed(allowed) => {
-                            let start = now.saturating_add(allowed.wait().as_micros() as Micros);
-                            if start > now && start <= *deadline {
-                                let next = cell.line.leave(ticket);
-                                *stage = Stage::Paced { start, allowed: Some(allowed) };
-                                return (Step::Until(start), next);
-                            }
-                            if start == now {
-                                Decision::Allowed(allowed)
-                            } else {
-                                // Its turn would come too late: back out, as the tail of the queue it can.
-                                give_back(cell, definition, &allowed);
-                                let (header, _) = ask_behind(cell, definition, *permits, 0);
-                                Decision::denied(share, &header, (start - *deadline) as i64 * share.rate())
-                            }
+                Turn::Behind { ahead, .. } => Step::Decided(decide(ask_behind(cell, definition, *permits, ahead))),
+                Turn::Expired => Step::Decided(decide(ask_behind(cell, definition, *permits, 0))),
+                Turn::Head => match decide(cell.ask(share, clock, Ask { permits: *permits, count: 1 })) {
+                    Decision::Denied(denied) => {
+                        let due = clock.now().saturating_add(denied.retry_after().as_micros() as Micros);
+                        // Later than the deadline: no permit will be there in time.
+                        if due <= *deadline { Step::Until(due) } else { Step::Decided(Decision::Denied(denied)) }
+                    }
+                    Decision::Allowed(allowed) if allowed.wait().is_zero() => Step::Decided(Decision::Allowed(allowed)),
+                    Decision::Allowed(allowed) => {
+                        // Read after the queue let it in: rather a moment late than too near to the one before.
+                        let start = clock.now().saturating_add(allowed.wait().as_micros() as Micros);
+                        if start <= *deadline {
+                            Step::Paced { start, allowed }
+                        } else {
+                            // Its turn would come too late: back out, as the tail of the queue it can.
+                            let header =
+                                cell.run(share, clock, &Batch { refunds: &[refund(&allowed)], ..Batch::default() });
+                            let late = (start - *deadline) as i64 * share.rate();
+                            Step::Decided(Decision::denied(share, &header, late))
                         }
                     }
-                }
+                },
             };
-            *stage = Stage::Done;
-            (Step::Decided(done), cell.line.leave(ticket).or(expired))
-        })
+            if !matches!(step, Step::Until(_)) {
+                cell.line.leave(ticket, &mut afterwards);
+            }
+            step
+        });
+        afterwards.run();
+        step
     }
 }
 
-fn give_back(cell: &mut Cell, of: &Definition, allowed: &Allowed) -> Option<Waker> {
-    let refunds = [allowed.receipt().refund(allowed.receipt().permits)];
-    change(cell, of, &Batch { refunds: &refunds, ..Batch::default() })
+fn refund(allowed: &Allowed) -> Refund {
+    allowed.receipt().refund(allowed.receipt().permits)
 }
 
 impl Future for Waiting<'_> {
@@ -122,35 +126,45 @@ impl Future for Waiting<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Decision> {
         let this = self.get_mut();
-        let now = this.definition.store.clock.now();
-        let due = match &mut this.stage {
-            Stage::Paced { start, allowed } if now >= *start => {
-                let allowed = allowed.take().expect("polled after it was done");
-                return Poll::Ready(Decision::Allowed(allowed.waited()));
-            }
-            Stage::Paced { start, .. } => *start,
-            Stage::Arriving | Stage::InLine { .. } => {
-                let (step, next) = this.step(context.waker());
-                wake(next);
-                match step {
-                    Step::Decided(decision) => return Poll::Ready(decision),
-                    Step::Until(due) => due,
+        if matches!(this.stage, Stage::Arriving | Stage::InLine { .. }) {
+            match this.step(context.waker()) {
+                Step::Until(due) => return this.sleep(due, context),
+                Step::Paced { start, allowed } => this.stage = Stage::Paced { start, allowed },
+                Step::Decided(decision) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(decision);
                 }
             }
-            Stage::Done => unreachable!("polled after it was done"),
-        };
-        this.alarm = Some(this.definition.store.clock.wake_at(due, context.waker()));
+        }
+        let Stage::Paced { start, .. } = this.stage else { unreachable!("polled after it was done") };
+        if this.definition.store.clock.now() < start {
+            return this.sleep(start, context);
+        }
+        match std::mem::replace(&mut this.stage, Stage::Done) {
+            Stage::Paced { allowed, .. } => Poll::Ready(Decision::Allowed(allowed.waited())),
+            _ => unreachable!("it was paced"),
+        }
+    }
+}
+
+impl Waiting<'_> {
+    fn sleep(&mut self, until: Micros, context: &Context<'_>) -> Poll<Decision> {
+        self.alarm = Some(self.definition.store.clock.wake_at(until, context.waker()));
         Poll::Pending
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let next = self.cell.with(|cell| match &self.stage {
-            Stage::InLine { ticket } => cell.line.leave(*ticket),
-            Stage::Paced { allowed: Some(allowed), .. } => give_back(cell, self.definition, allowed),
-            Stage::Arriving | Stage::Done | Stage::Paced { allowed: None, .. } => None,
+        let mut afterwards = Afterwards::default();
+        self.cell.with(|cell| match &self.stage {
+            Stage::InLine { ticket } => cell.line.leave(*ticket, &mut afterwards),
+            Stage::Paced { allowed, .. } => {
+                let batch = Batch { refunds: &[refund(allowed)], ..Batch::default() };
+                afterwards = change(cell, self.definition, &batch);
+            }
+            Stage::Arriving | Stage::Done => {}
         });
-        wake(next);
+        afterwards.run();
     }
 }

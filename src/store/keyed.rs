@@ -206,8 +206,8 @@ impl<T: Tracked> Segment<T> {
             let Ok(mut entry) = self.table.get_bucket_entry(self.hand) else { continue };
             let idle = match &mut entry.get_mut().value {
                 Value::InPlace(value) => value.is_idle(context),
-                // Under this lock nobody can begin to hold what nobody holds.
-                Value::Held(shared) => Arc::strong_count(shared) == 1 && lock(shared).is_idle(context),
+                // Under the segment's lock nobody can begin to hold what nobody holds.
+                Value::Held(shared) => Arc::get_mut(shared).is_some_and(|value| value.get_mut().is_idle(context)),
             };
             if idle {
                 entry.remove();
