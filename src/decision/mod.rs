@@ -1,0 +1,16 @@
+//! The answer to a call.
+//!
+//! * `answer`: [`Decision`], allowed or denied.
+//! * `facts`: what the reply said; figures are worked out when they are asked for.
+//! * `receipt`: what a refund or a settlement needs.
+//! * `peek`: a look that charges nothing.
+
+mod answer;
+mod facts;
+mod peek;
+mod receipt;
+
+pub use answer::{Allowed, Decision, Denied};
+pub use facts::{DecidedBy, Remaining};
+pub use peek::Peek;
+pub use receipt::Receipt;
