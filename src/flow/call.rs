@@ -125,7 +125,7 @@ impl Work<Cell> for AtOnce<'_> {
     fn on(self, cell: &mut Cell) -> Self::Output {
         let Self { of, permits } = self;
         let store = &of.store;
-        let afterwards = if cell.line.is_empty() { None } else { Some(clear_line(cell, store)) };
+        let afterwards = if cell.line.is_empty() { None } else { Some(Box::new(clear_line(cell, store))) };
         let (header, verdict) = match cell.line.permits() {
             0 => cell.ask(&store.share, &store.clock, Ask { permits, count: 1 }),
             ahead => ask_behind(cell, of, permits, ahead),
@@ -142,8 +142,8 @@ pub(super) fn ask_behind(cell: &mut Cell, of: &Definition, permits: u64, ahead: 
 }
 
 #[cold]
-fn clear_line(cell: &mut Cell, store: &LocalStore) -> Box<Afterwards> {
-    let mut afterwards = Box::<Afterwards>::default();
+fn clear_line(cell: &mut Cell, store: &LocalStore) -> Afterwards {
+    let mut afterwards = Afterwards::default();
     cell.line.expire(store.clock.now(), &mut afterwards);
     afterwards
 }
