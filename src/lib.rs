@@ -50,6 +50,7 @@ pub use clock::{Clock, FakeClock};
 pub use decision::{Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining};
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
+pub use key::Slot;
 pub use limit::{Algorithm, Limit};
 pub use limiter::Limiter;
 pub use named::NamedLimit;

@@ -1,5 +1,8 @@
-//! Names and keys: what together identifies a state.
+//! Names, keys and slots: what together identifies a state, and where a cluster keeps it.
 
 mod check;
+mod slot;
+mod tag;
 
 pub(crate) use check::{check_key, check_name};
+pub use slot::Slot;
