@@ -1,0 +1,98 @@
+-- Token bucket, leaky bucket and pacing queue on one sub-key: the kernel of src/kernel/bucket.rs.
+-- KEYS[1]  sub-key, the only key touched
+-- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
+--          | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+
+local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
+local LENT, TOMBSTONE = 1, 2
+-- version, kind, grant id, rate, cost, burst, paced, level, seen; what follows is the ledger, and not read here
+local HEAD = '<BBc16i8i8i8Bi8i8'
+
+-- Exact for whole numbers below 2^53, where a division alone may round across a whole number.
+local function quotient(a, b)
+  return (a - math.fmod(a, b)) / b
+end
+
+local function quotient_up(a, b)
+  return quotient(a, b) + (math.fmod(a, b) > 0 and 1 or 0)
+end
+
+local state = redis.call('GET', KEYS[1]) or ARGV[2]
+if state == '' then
+  return {VERSION, STALE, ''}
+end
+local version, kind, id, rate, cost, burst, paced, level, seen, ledger = struct.unpack(HEAD, state)
+if version ~= VERSION then
+  return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
+end
+if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
+  return {VERSION, STALE, id}
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local capacity = burst * cost
+local refill = quotient_up(capacity, rate)
+local changed = false
+
+if ARGV[4] == '1' then
+  level, seen, changed = capacity, now, true
+end
+-- Behind by up to a refill: time stands still. By more: the clock was set back for good.
+local at = now
+if seen > now and seen - now <= refill then
+  at = seen
+end
+local elapsed = math.min(math.max(at - seen, 0), 2 * refill)
+level = math.min(capacity, level + rate * elapsed)
+
+local next_arg = 7
+for _ = 1, tonumber(ARGV[6]) do
+  local units = math.min(tonumber(ARGV[next_arg]), burst) * cost
+  local since = math.max(at - tonumber(ARGV[next_arg + 1]), 0)
+  local line = capacity - level
+  -- Only the tail can leave a pacing queue.
+  if paced == 0 or (since <= 2 * refill and tonumber(ARGV[next_arg + 2]) - rate * since == line) then
+    level = level + math.min(units, line)
+    changed = true
+  end
+  next_arg = next_arg + 3
+end
+
+local debt = math.min(tonumber(ARGV[5]), 2 * burst) * cost
+if debt > 0 then
+  level = math.min(level, math.max(level - debt, -capacity))
+  changed = true
+end
+
+local reply = {VERSION, OK, id, now, at, 0, 0}
+for arg = next_arg, #ARGV, 2 do
+  local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
+  local granted, lack, line = 0, NEVER, 0
+  if permits <= burst then
+    local need = permits * cost
+    line = capacity - level
+    if level >= need then
+      granted = math.min(count, quotient(level, need))
+    end
+    level = level - granted * need
+    lack = 0
+    if granted < count or count == 0 then
+      lack = math.max(need - level, 0)
+    end
+    changed = changed or granted > 0
+  end
+  reply[#reply + 1] = granted
+  reply[#reply + 1] = lack
+  reply[#reply + 1] = line
+end
+
+local missing = capacity - level
+reply[6], reply[7] = level, missing
+if changed then
+  local ttl = math.max(tonumber(ARGV[3]), quotient_up(at - now + quotient_up(missing, rate), 1000) + 1000)
+  local head = struct.pack(HEAD, VERSION, kind, id, rate, cost, burst, paced, level, at)
+  redis.call('SET', KEYS[1], head .. string.sub(state, ledger), 'PX', string.format('%.0f', ttl))
+end
+return reply

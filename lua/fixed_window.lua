@@ -1,0 +1,81 @@
+-- Fixed window on one sub-key: the kernel of src/kernel/fixed_window.rs.
+-- KEYS[1]  sub-key, the only key touched
+-- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
+--          | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+
+local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
+local LENT, TOMBSTONE = 1, 2
+-- version, kind, grant id, permits, window, start, used; what follows is the ledger, and not read here
+local HEAD = '<BBc16i8i8i8i8'
+
+local state = redis.call('GET', KEYS[1]) or ARGV[2]
+if state == '' then
+  return {VERSION, STALE, ''}
+end
+local version, kind, id, limit, window, start, used, ledger = struct.unpack(HEAD, state)
+if version ~= VERSION then
+  return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
+end
+if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
+  return {VERSION, STALE, id}
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local changed = false
+
+-- Behind by up to a window: time stands still. By more: the clock was set back for good, and what was used counts now.
+local at = now
+if start > now and start - now <= window then
+  at = start
+end
+local current = at - math.fmod(at, window)
+if start < current or ARGV[4] == '1' then
+  used, changed = 0, ARGV[4] == '1'
+end
+start = current
+
+local next_arg = 7
+for _ = 1, tonumber(ARGV[6]) do
+  local charged_at = tonumber(ARGV[next_arg + 1])
+  if charged_at - math.fmod(charged_at, window) == start then
+    used = used - math.min(tonumber(ARGV[next_arg]), used)
+    changed = true
+  end
+  next_arg = next_arg + 3
+end
+
+local debt = math.min(tonumber(ARGV[5]), math.max(2 * limit - used, 0))
+if debt > 0 then
+  used, changed = used + debt, true
+end
+
+local rest = start + window - at
+local reply = {VERSION, OK, id, now, at, 0, 0}
+for arg = next_arg, #ARGV, 2 do
+  local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
+  local free = math.max(limit - used, 0)
+  local fits = (free - math.fmod(free, permits)) / permits
+  local granted = math.min(fits, count)
+  local lack = 0
+  if permits > limit then
+    lack = NEVER
+  elseif fits < math.max(count, 1) then
+    lack = rest
+  end
+  used = used + granted * permits
+  changed = changed or granted > 0
+  reply[#reply + 1] = granted
+  reply[#reply + 1] = lack
+  reply[#reply + 1] = 0
+end
+
+reply[6] = limit - used
+reply[7] = used == 0 and 0 or rest
+if changed then
+  local ttl = math.max(tonumber(ARGV[3]), math.ceil((start + window - now) / 1000) + 1000)
+  local head = struct.pack(HEAD, VERSION, kind, id, limit, window, start, used)
+  redis.call('SET', KEYS[1], head .. string.sub(state, ledger), 'PX', string.format('%.0f', ttl))
+end
+return reply

@@ -1,0 +1,172 @@
+-- Sliding window and sliding log on one sub-key: the kernel of src/kernel/sliding_window.rs.
+-- KEYS[1]  sub-key, the only key touched
+-- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
+--          | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+-- The parts stay packed: a run reads those that expire, the newest, and for a denial the oldest ones that would have to
+-- go, each at most once, however many permits or asks a batch has.
+
+local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
+local LENT, TOMBSTONE = 1, 2
+-- version, kind, grant id, permits, window, step, seen, used, number of parts; then the parts, then the ledger
+local HEAD, PART, PART_SIZE = '<BBc16i8i8i8i8i8I4', '<i8i8', 16
+
+local state = redis.call('GET', KEYS[1]) or ARGV[2]
+if state == '' then
+  return {VERSION, STALE, ''}
+end
+local version, kind, id, limit, window, step, seen, used, last, offset = struct.unpack(HEAD, state)
+if version ~= VERSION then
+  return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
+end
+if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
+  return {VERSION, STALE, id}
+end
+local parts = string.sub(state, offset, offset + last * PART_SIZE - 1)
+local ledger = string.sub(state, offset + last * PART_SIZE)
+
+-- Parts are numbered from 1; those from `first` to `last` are alive.
+local first = 1
+local function part(number)
+  return struct.unpack(PART, parts, (number - 1) * PART_SIZE + 1)
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local changed = false
+if ARGV[4] == '1' then
+  seen, used, first, changed = 0, 0, last + 1, true
+end
+
+-- Behind by up to a window: time stands still. By more: the clock was set back for good.
+local at = now
+if seen > now and seen - now <= window then
+  at = seen
+end
+local current = at - math.fmod(at, step)
+
+local function gone_at(start)
+  return start + step - 1 + window
+end
+
+-- The current part is kept apart from the others. What lies ahead of a clock set back for good counts as charged now.
+local charged = 0
+while last >= first do
+  local start, permits = part(last)
+  if start < current then
+    break
+  end
+  charged, last = charged + permits, last - 1
+end
+while first <= last do
+  local start, permits = part(first)
+  if gone_at(start) > at then
+    break
+  end
+  used, first = used - permits, first + 1
+end
+
+-- The part that begins at `start`, if there is one.
+local function find(start)
+  local low, high = first, last
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    local found = part(middle)
+    if found == start then
+      return middle
+    elseif found < start then
+      low = middle + 1
+    else
+      high = middle - 1
+    end
+  end
+end
+
+local next_arg = 7
+for _ = 1, tonumber(ARGV[6]) do
+  local permits, charged_at = tonumber(ARGV[next_arg]), tonumber(ARGV[next_arg + 1])
+  local start = charged_at - math.fmod(charged_at, step)
+  local back = 0
+  if start == current then
+    back = math.min(permits, charged)
+    charged = charged - back
+  else
+    local number = find(start)
+    if number then
+      local _, had = part(number)
+      back = math.min(permits, had)
+      local left = had > back and struct.pack(PART, start, had - back) or ''
+      parts = string.sub(parts, 1, (number - 1) * PART_SIZE) .. left .. string.sub(parts, number * PART_SIZE + 1)
+      if left == '' then
+        last = last - 1
+      end
+    end
+  end
+  used, changed = used - back, changed or back > 0
+  next_arg = next_arg + 3
+end
+
+local debt = math.min(tonumber(ARGV[5]), math.max(2 * limit - used, 0))
+if debt > 0 then
+  used, charged, changed = used + debt, charged + debt, true
+end
+
+-- When so many permits have gone: each part is read once for all asks, and its running sum kept.
+local sums, summed = {}, 0
+local function gone_when(permits)
+  while summed < permits and first + #sums <= last do
+    local _, had = part(first + #sums)
+    summed = summed + had
+    sums[#sums + 1] = summed
+  end
+  if summed < permits then
+    return gone_at(current)
+  end
+  local low, high = 1, #sums
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if sums[middle] < permits then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return gone_at((part(first + low - 1)))
+end
+
+local reply = {VERSION, OK, id, now, at, 0, 0}
+for arg = next_arg, #ARGV, 2 do
+  local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
+  local free = math.max(limit - used, 0)
+  local fits = (free - math.fmod(free, permits)) / permits
+  local granted = math.min(fits, count)
+  used, charged = used + granted * permits, charged + granted * permits
+  changed = changed or granted > 0
+  local lack = 0
+  if permits > limit then
+    lack = NEVER
+  elseif fits < math.max(count, 1) then
+    lack = gone_when(used + permits - limit) - at
+  end
+  reply[#reply + 1] = granted
+  reply[#reply + 1] = lack
+  reply[#reply + 1] = 0
+end
+
+local missing = 0
+if charged > 0 then
+  missing = gone_at(current) - at
+elseif last >= first then
+  missing = gone_at((part(last))) - at
+end
+reply[6], reply[7] = limit - used, missing
+if changed then
+  parts = string.sub(parts, (first - 1) * PART_SIZE + 1, last * PART_SIZE)
+  if charged > 0 then
+    parts = parts .. struct.pack(PART, current, charged)
+  end
+  local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing) / 1000) + 1000)
+  local head = struct.pack(HEAD, VERSION, kind, id, limit, window, step, at, used, #parts / PART_SIZE)
+  redis.call('SET', KEYS[1], head .. parts .. ledger, 'PX', string.format('%.0f', ttl))
+end
+return reply
