@@ -9,15 +9,6 @@ local LENT, TOMBSTONE = 1, 2
 -- version, kind, grant id, rate, cost, burst, paced, level, seen; what follows is the ledger, and not read here
 local HEAD = '<BBc16i8i8i8Bi8i8'
 
--- Exact for whole numbers below 2^53, where a division alone may round across a whole number.
-local function quotient(a, b)
-  return (a - math.fmod(a, b)) / b
-end
-
-local function quotient_up(a, b)
-  return quotient(a, b) + (math.fmod(a, b) > 0 and 1 or 0)
-end
-
 local state = redis.call('GET', KEYS[1]) or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
@@ -33,7 +24,8 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local capacity = burst * cost
-local refill = quotient_up(capacity, rate)
+-- The quotient of two whole numbers below 2^53 never rounds across a whole number.
+local refill = math.ceil(capacity / rate)
 local changed = false
 
 if ARGV[4] == '1' then
@@ -74,7 +66,7 @@ for arg = next_arg, #ARGV, 2 do
     local need = permits * cost
     line = capacity - level
     if level >= need then
-      granted = math.min(count, quotient(level, need))
+      granted = math.min(count, math.floor(level / need))
     end
     level = level - granted * need
     lack = 0
@@ -91,7 +83,7 @@ end
 local missing = capacity - level
 reply[6], reply[7] = level, missing
 if changed then
-  local ttl = math.max(tonumber(ARGV[3]), quotient_up(at - now + quotient_up(missing, rate), 1000) + 1000)
+  local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing / rate) / 1000) + 1000)
   local head = struct.pack(HEAD, VERSION, kind, id, rate, cost, burst, paced, level, at)
   redis.call('SET', KEYS[1], head .. string.sub(state, ledger), 'PX', string.format('%.0f', ttl))
 end

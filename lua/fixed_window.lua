@@ -55,8 +55,7 @@ local rest = start + window - at
 local reply = {VERSION, OK, id, now, at, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
-  local free = math.max(limit - used, 0)
-  local fits = (free - math.fmod(free, permits)) / permits
+  local fits = math.floor(math.max(limit - used, 0) / permits)
   local granted = math.min(fits, count)
   local lack = 0
   if permits > limit then
