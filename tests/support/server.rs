@@ -13,43 +13,93 @@ fn program() -> String {
 /// One running server.
 pub struct Server {
     pub port: u16,
-    process: Child,
+    process: Option<Child>,
     folder: PathBuf,
+    options: Vec<String>,
 }
 
 impl Server {
     /// Starts one with these options on top of a port of its own and nothing saved, and waits until it answers.
     pub fn start(options: &[&str]) -> Self {
-        for _ in 0..20 {
-            if let Some(server) = Self::try_start(options) {
-                return server;
-            }
-        }
-        panic!("{} would not start on any of 20 ports", program());
+        Self::start_many(1, options).remove(0)
     }
 
-    /// `None` when somebody else took the port meanwhile.
-    fn try_start(options: &[&str]) -> Option<Self> {
+    /// Starts several side by side.
+    pub fn start_many(count: usize, options: &[&str]) -> Vec<Self> {
+        let mut started: Vec<Self> = (0..count).map(|_| Self::spawn(options)).collect();
+        for server in &mut started {
+            let mut tries = 0;
+            // Somebody else may have taken the port between our look and the server's.
+            while !server.answers() {
+                tries += 1;
+                assert!(tries < 20, "{} would not start on any of 20 ports", program());
+                *server = Self::spawn(options);
+            }
+        }
+        started
+    }
+
+    fn spawn(options: &[&str]) -> Self {
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("shardlimit-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let mut server =
+            Self { port, process: None, folder, options: options.iter().map(ToString::to_string).collect() };
+        server.run();
+        server
+    }
+
+    fn run(&mut self) {
         let process = Command::new(program())
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--daemonize", "no", "--dir"])
-            .arg(&folder)
-            .args(options)
+            .arg(&self.folder)
+            .args(&self.options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}; ./scripts/test installs it", program()));
-        let mut server = Self { port, process, folder };
-        server.answers().then_some(server)
+        self.process = Some(process);
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// As `kill -9`: nothing is said to anybody.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// On the same port and folder, after it was killed.
+    pub fn restart(&mut self) {
+        assert!(!self.is_running(), "it runs");
+        self.run();
+        assert!(self.answers(), "port {} is gone", self.port);
+    }
+
+    /// Stops it in its tracks; connections stay open and nothing is answered.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().expect("a running server");
+        let sent = Command::new("kill").args([signal, &process.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
     fn answers(&mut self) -> bool {
         let patience = Instant::now();
         while patience.elapsed() < Duration::from_secs(10) {
-            if self.process.try_wait().is_ok_and(|exit| exit.is_some()) {
+            if self.process.as_mut().is_none_or(|process| process.try_wait().is_ok_and(|exit| exit.is_some())) {
                 return false;
             }
             let pong = self
@@ -75,8 +125,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
