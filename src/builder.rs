@@ -26,7 +26,11 @@ impl Builder {
         Self { prefix: "shardlimit".into(), max_keys: 100_000, clock: None }
     }
 
-    /// How many keys each named limit tracks at the most. Default: 100,000, about 20 MB a limit when full.
+    /// How many keys each named limit tracks at the most. Default: 100,000.
+    ///
+    /// A key takes about 110 bytes in a bucket or a fixed window. Keys longer than 24 bytes add their length, sliding windows
+    /// and logs about 110 bytes and 16 for each sub-window or moment that they remember: at most 2 kB at the default
+    /// precision, 160 kB for a sliding log of 10,000.
     ///
     /// Only a key whose limit is as new again makes way for another. When all are in use, further keys share
     /// overflow buckets until there is room: they get less than their due, nobody gets more, and the keys

@@ -11,7 +11,7 @@ use crate::store::keyed::Pin;
 use crate::store::local::Cell;
 
 /// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
-/// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys).
+/// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
 ///
 /// ```
 /// use shardlimit::Limiter;
@@ -26,12 +26,18 @@ use crate::store::local::Cell;
 /// ```
 pub struct Handle {
     limit: NamedLimit,
-    pin: Pin<Cell>,
+    /// Taken only when it is dropped.
+    pin: Option<Pin<Cell>>,
 }
 
 impl Handle {
     pub(crate) fn new(limit: NamedLimit, pin: Pin<Cell>) -> Self {
-        Self { limit, pin }
+        Self { limit, pin: Some(pin) }
+    }
+
+    #[inline]
+    fn pin(&self) -> &Pin<Cell> {
+        self.pin.as_ref().expect("taken only when it is dropped")
     }
 
     #[inline(never)]
@@ -41,7 +47,7 @@ impl Handle {
 
     #[inline]
     fn call(&self) -> Call<'_, &Pin<Cell>> {
-        Call { definition: self.limit.definition(), place: &self.pin }
+        Call { definition: self.limit.definition(), place: self.pin() }
     }
 
     /// The limit that it asks.
@@ -71,7 +77,7 @@ impl Handle {
     /// ```
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.pin.key()
+        self.pin().key()
     }
 
     /// As [`NamedLimit::acquire`].
@@ -140,7 +146,7 @@ impl Handle {
     /// As [`try_acquire`](Handle::try_acquire).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line and charges nothing.
+    /// As [`NamedLimit::acquire_within`].
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
@@ -237,6 +243,21 @@ impl Handle {
     pub async fn reset(&self) -> Result<(), Error> {
         self.call().reset();
         Ok(())
+    }
+}
+
+/// Another handle of the same key.
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Self::new(self.limit.clone(), self.limit.definition().store.pin(self.pin()))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.limit.definition().store.release(pin);
+        }
     }
 }
 

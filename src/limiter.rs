@@ -65,7 +65,8 @@ impl Limiter {
 
     /// Gives a limit its name. Name and key together identify a state: one key can stand under several limits.
     ///
-    /// Defining the same limit again returns the one that is there.
+    /// Defining the same limit again returns the one that is there. Names are this limiter's and its clones'; another
+    /// limiter in the same process is another store with names of its own.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`] unless the name is 1 to 128 visible ASCII characters without braces and colons;

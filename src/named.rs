@@ -116,7 +116,7 @@ impl NamedLimit {
     /// ```
     /// # use shardlimit::Limiter;
     /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("upload", "1000/s burst 500".parse()?)?;
+    /// # let limit = Limiter::local().define("upload", "1000/day burst 500".parse()?)?;
     /// let decision = limit.acquire_n("alice", 200).await?;
     /// assert_eq!(decision.remaining().permits, 300);
     /// # Ok::<(), shardlimit::Error>(())
@@ -155,7 +155,8 @@ impl NamedLimit {
     /// As [`acquire_n`](NamedLimit::acquire_n).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line and charges nothing.
+    /// Dropping the future leaves the line and charges nothing. In a pacing queue a call that was let in gives its turn back
+    /// if it is the last; if others stand behind it, who were promised their turns, its own passes unused.
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
@@ -189,7 +190,7 @@ impl NamedLimit {
     /// ```
     /// # use shardlimit::Limiter;
     /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
+    /// # let limit = Limiter::local().define("search", "100/day".parse()?)?;
     /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
     /// # Ok::<(), shardlimit::Error>(())
     /// # }).unwrap();
@@ -241,7 +242,7 @@ impl NamedLimit {
     /// ```
     /// # use shardlimit::{Decision, Limiter};
     /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("tokens", "1000/min".parse()?)?;
+    /// # let limit = Limiter::local().define("words", "1000/day".parse()?)?;
     /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 100).await? {
     ///     let used = 340; // known when the answer was generated
     ///     limit.settle("alice", allowed.into_receipt(), used).await?;
@@ -256,6 +257,9 @@ impl NamedLimit {
 
     /// Forgets what a key was charged: it is as new.
     ///
+    /// Receipts from before are void: a refund would take back what others were charged since. A key that shares an
+    /// overflow bucket (see [`max_keys`](crate::Builder::max_keys)) cannot be reset alone, and is not.
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
     ///
@@ -266,7 +270,7 @@ impl NamedLimit {
     /// # use shardlimit::Limiter;
     /// # pollster::block_on(async {
     /// # let limit = Limiter::local().define("login", "1/day".parse()?)?;
-    /// limit.acquire("alice").await?.is_allowed();
+    /// assert!(limit.acquire("alice").await?.is_allowed());
     /// limit.reset("alice").await?;
     /// assert!(limit.acquire("alice").await?.is_allowed());
     /// # Ok::<(), shardlimit::Error>(())

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use shardlimit::{DecidedBy, Decision, ErrorKind, Limiter};
+use shardlimit::{DecidedBy, Decision, ErrorKind, FakeClock, Limiter, NamedLimit};
 use support::{allowed, ask, block_on, left, limit};
 
 const EVERY: [&str; 6] = [
@@ -201,4 +201,44 @@ fn a_fixed_window_begins_with_the_clock() {
     assert!(!ask(&limit, "k", 1));
     time.advance(Duration::from_millis(100));
     assert!(ask(&limit, "k", 3), "a new second");
+}
+
+/// Keys without a bucket of their own share one: nobody gains by a refund or a reset of another.
+#[test]
+fn keys_that_share_an_overflow_do_not_help_each_other() {
+    let time = FakeClock::new();
+    let limiter = Limiter::builder().clock(&time).max_keys(1).build().unwrap();
+    let limit = limiter.define("test", "token-bucket 1/day burst 5".parse().unwrap()).unwrap();
+    assert!(ask(&limit, "tracked", 1));
+    let receipt = allowed(block_on(limit.acquire_n("first", 3)).unwrap()).into_receipt();
+    assert_eq!(left(&limit, "second"), 2, "a look tells what a call would get");
+    block_on(limit.refund("first", receipt)).unwrap();
+    assert_eq!(left(&limit, "second"), 2);
+    block_on(limit.reset("first")).unwrap();
+    assert_eq!(left(&limit, "second"), 2);
+    assert!(!ask(&limit, "second", 3) && ask(&limit, "second", 2));
+
+    // A handle has a bucket of its own while it lives, and leaves its charge behind.
+    block_on(limit.reset("tracked")).unwrap();
+    assert!(ask(&limit, "tracked", 1));
+    let handle = limit.handle("third").unwrap();
+    let twin = handle.clone();
+    assert_eq!(block_on(twin.peek()).unwrap().remaining().permits, 0, "it begins with what is left of the overflow");
+    drop(handle);
+    assert_eq!(twin.key(), b"third");
+    drop(twin);
+    assert_eq!(left(&limit, "tracked"), 4, "whoever is tracked does not notice");
+}
+
+#[test]
+fn times_are_rounded_up_and_count_from_a_clock_that_is_behind() {
+    let (limit, time) = limit("token-bucket 3/s burst 3");
+    assert!(ask(&limit, "k", 3));
+    let retry_after = |limit: &NamedLimit| match limit.try_acquire("k", 1).unwrap() {
+        Some(Decision::Denied(denied)) => denied.retry_after(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(retry_after(&limit), Duration::from_micros(333_334));
+    time.step_back(Duration::from_millis(100));
+    assert_eq!(retry_after(&limit), Duration::from_micros(433_334), "time stands still until the clock has caught up");
 }

@@ -87,3 +87,24 @@ fn a_spray_of_keys_resets_nobody() {
         assert!(fresh > 4_500, "{text}: {fresh} of 5,000 late keys had their whole limit");
     }
 }
+
+/// Calls that wait, resets and handles hold a key for a while; a flood of them leaves nothing behind either.
+#[test]
+fn a_spray_of_held_keys_leaves_nothing_behind() {
+    let time = FakeClock::new();
+    let limiter = Limiter::builder().clock(&time).max_keys(1_000).build().unwrap();
+    let limit = limiter.define("held", "token-bucket 1/day burst 1".parse().unwrap()).unwrap();
+    for number in 0..20_000 {
+        let _ = limit.try_acquire(format!("key:{number}"), 1).unwrap();
+    }
+    let before = heap::bytes();
+    for number in 0..200_000 {
+        let key = format!("held:{number}");
+        let within = Duration::from_millis(1);
+        assert!(!pollster::block_on(limit.acquire_within(&key, 1, within)).unwrap().is_allowed());
+        pollster::block_on(limit.reset(&key)).unwrap();
+        drop(limit.handle(&key).unwrap());
+    }
+    let grown = heap::bytes() - before;
+    assert!(grown < 100_000, "{grown} bytes more than before");
+}

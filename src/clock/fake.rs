@@ -70,6 +70,8 @@ impl FakeClock {
     /// ```
     pub fn step_back(&self, by: Duration) {
         self.change(|now| now.saturating_sub(micros(by)));
+        // Whoever sleeps until a time of the old clock has to look again.
+        self.alarms.ring(Micros::MAX);
     }
 
     fn change(&self, to: impl Fn(Micros) -> Micros) {
@@ -82,7 +84,12 @@ impl FakeClock {
     }
 
     pub(super) fn wake_at(&self, at: Micros, waker: &Waker) -> Alarm {
-        self.alarms.set(at, waker)
+        let alarm = self.alarms.set(at, waker);
+        // Somebody may have moved the clock between the caller's look at it and the alarm.
+        if self.now() >= at {
+            self.alarms.ring(self.now());
+        }
+        alarm
     }
 }
 

@@ -70,6 +70,12 @@ impl Default for Clock {
     }
 }
 
+impl From<FakeClock> for Clock {
+    fn from(fake: FakeClock) -> Self {
+        Self(Source::Fake(fake))
+    }
+}
+
 impl From<&FakeClock> for Clock {
     fn from(fake: &FakeClock) -> Self {
         Self(Source::Fake(fake.clone()))

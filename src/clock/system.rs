@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Micros;
 use super::alarm::{Alarm, Alarms};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, lock, thread};
 
 /// Reads the processor's time stamp counter where that is safe (quanta decides): 10 ns against the 31 ns
@@ -17,7 +17,8 @@ pub(super) struct SystemClock {
     origin_ticks: u64,
     origin: Micros,
     alarms: Arc<Alarms>,
-    ringing: AtomicBool,
+    /// The process whose thread rings the alarms: a fork leaves the thread behind. 0: none.
+    rung_by: AtomicU32,
 }
 
 impl SystemClock {
@@ -31,7 +32,7 @@ impl SystemClock {
             origin: origin.as_micros() as Micros,
             ticks,
             alarms: Arc::default(),
-            ringing: AtomicBool::new(false),
+            rung_by: AtomicU32::new(0),
         }
     }
 
@@ -40,14 +41,18 @@ impl SystemClock {
     }
 
     pub(super) fn wake_at(self: &Arc<Self>, at: Micros, waker: &Waker) -> Alarm {
-        if !self.ringing.swap(true, Ordering::Relaxed) {
-            self.start_ringing();
+        let alarm = self.alarms.set(at, waker);
+        let process = std::process::id();
+        if self.rung_by.swap(process, Ordering::Relaxed) != process && !self.start_ringing() {
+            // No thread to be had: the call has to look again by itself, and the next alarm tries again.
+            self.rung_by.store(0, Ordering::Relaxed);
+            waker.wake_by_ref();
         }
-        self.alarms.set(at, waker)
+        alarm
     }
 
     /// One thread a limiter, started by the first call that waits, ended with the limiter.
-    fn start_ringing(&self) {
+    fn start_ringing(&self) -> bool {
         let alarms = Arc::clone(&self.alarms);
         let (ticks, origin_ticks, origin) = (self.ticks.clone(), self.origin_ticks, self.origin);
         let now = move || origin + ticks.delta_as_nanos(origin_ticks, ticks.raw()) / 1000;
@@ -67,10 +72,7 @@ impl SystemClock {
                 }
             }
         };
-        if thread::Builder::new().name("shardlimit-alarm".into()).spawn(ring).is_err() {
-            // No thread to be had now: the next alarm tries again, and this one rings with it.
-            self.ringing.store(false, Ordering::Relaxed);
-        }
+        thread::Builder::new().name("shardlimit-alarm".into()).spawn(ring).is_ok()
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Facts {
 /// ```
 /// # use shardlimit::Limiter;
 /// # fn main() -> Result<(), shardlimit::Error> {
-/// # let limit = Limiter::local().define("api", "10/s burst 10".parse()?)?;
+/// # let limit = Limiter::local().define("api", "10/day".parse()?)?;
 /// let decision = limit.try_acquire("alice", 3)?.unwrap();
 /// assert_eq!(decision.remaining().permits, 7);
 /// assert!(decision.remaining().exact);
@@ -92,7 +92,7 @@ macro_rules! facts_accessors {
         /// ```
         /// # use shardlimit::Limiter;
         /// # pollster::block_on(async {
-        /// let limit = Limiter::local().define("api", "10/s".parse()?)?;
+        /// let limit = Limiter::local().define("api", "10/day".parse()?)?;
         /// assert_eq!(limit.acquire_n("alice", 4).await?.remaining().permits, 6);
         /// assert_eq!(limit.peek("alice").await?.remaining().permits, 6);
         /// # Ok::<(), shardlimit::Error>(())

@@ -92,8 +92,8 @@ impl<P: Place> Call<'_, P> {
     pub(crate) fn reset(&self) {
         let store = &self.definition.store;
         let batch = Batch { reset: true, ..Batch::default() };
-        // Pinned: a key without a cell of its own gets one, for the overflow is not its to reset.
-        store.pin(self.place).with(|cell| change(cell, self.definition, &batch)).run();
+        // Pinned: a key without a cell of its own gets one for the while, for the overflow is not its to reset.
+        store.pinned(self.place).with(|cell| change(cell, self.definition, &batch)).run();
     }
 
     fn check_receipt(&self, receipt: &Receipt) -> Result<(), Error> {

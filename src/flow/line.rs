@@ -8,17 +8,22 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 use crate::clock::Micros;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Boxed only while somebody waits: a key without a line pays one word for it.
 #[derive(Default)]
 pub(crate) struct Line(Option<Box<Waiters>>);
 
-#[derive(Default)]
+/// Never used twice, also not by another line: a call that was cleared away must not take over a newcomer's place.
+static TICKETS: AtomicU64 = AtomicU64::new(0);
+
 struct Waiters {
+    /// In the order of their tickets.
     queue: VecDeque<Waiter>,
     /// Permits that all of them want.
     permits: u64,
-    tickets: u64,
+    /// No deadline lies before this.
+    earliest: Micros,
 }
 
 struct Waiter {
@@ -32,8 +37,8 @@ struct Waiter {
 pub(crate) enum Turn {
     /// At the head: its to try.
     Head,
-    /// Behind others that want `ahead` permits. The head leaves by `head_deadline`.
-    Behind { ahead: u64, head_deadline: Micros },
+    /// Behind others; the head leaves by `head_deadline`.
+    Behind { head_deadline: Micros },
     /// Its deadline passed and somebody else cleared it away.
     Expired,
 }
@@ -67,36 +72,35 @@ impl Line {
     }
 
     pub(crate) fn join(&mut self, permits: u64, deadline: Micros, waker: &Waker) -> u64 {
-        let waiters = self.0.get_or_insert_default();
-        waiters.tickets += 1;
+        let empty = || Box::new(Waiters { queue: VecDeque::new(), permits: 0, earliest: Micros::MAX });
+        let waiters = self.0.get_or_insert_with(empty);
+        // Drawn under the key's lock, so they rise along the line.
+        let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         waiters.permits += permits;
-        let ticket = waiters.tickets;
+        waiters.earliest = waiters.earliest.min(deadline);
         waiters.queue.push_back(Waiter { ticket, permits, deadline, waker: waker.clone() });
         ticket
     }
 
     /// Where `ticket` stands; it will be woken by `waker` from now on.
     pub(crate) fn turn(&mut self, ticket: u64, waker: &Waker, afterwards: &mut Afterwards) -> Turn {
-        let Some(waiters) = &mut self.0 else { return Turn::Expired };
-        let Some(head) = waiters.queue.front() else { return Turn::Expired };
-        let head_deadline = head.deadline;
-        let mut ahead = 0;
-        for (place, waiter) in waiters.queue.iter_mut().enumerate() {
-            if waiter.ticket == ticket {
-                if !waiter.waker.will_wake(waker) {
-                    afterwards.drop.push(std::mem::replace(&mut waiter.waker, waker.clone()));
-                }
-                return if place == 0 { Turn::Head } else { Turn::Behind { ahead, head_deadline } };
-            }
-            ahead += waiter.permits;
+        let Some((waiters, place)) = self.find(ticket) else { return Turn::Expired };
+        let waiter = &mut waiters.queue[place];
+        if !waiter.waker.will_wake(waker) {
+            afterwards.drop.push(std::mem::replace(&mut waiter.waker, waker.clone()));
         }
-        Turn::Expired
+        if place == 0 { Turn::Head } else { Turn::Behind { head_deadline: waiters.queue[0].deadline } }
+    }
+
+    /// Permits wanted by those ahead of `ticket`.
+    pub(crate) fn ahead_of(&mut self, ticket: u64) -> u64 {
+        let Some((waiters, place)) = self.find(ticket) else { return 0 };
+        waiters.queue.range(..place).map(|waiter| waiter.permits).sum()
     }
 
     /// Takes `ticket` out of the line; if it was the head, the next one is to be woken.
-    pub(crate) fn leave(&mut self, ticket: u64, afterwards: &mut Afterwards) {
-        let Some(waiters) = &mut self.0 else { return };
-        let Some(place) = waiters.queue.iter().position(|waiter| waiter.ticket == ticket) else { return };
+    pub(crate) fn leave(&mut self, ticket: u64, now: Micros, afterwards: &mut Afterwards) {
+        let Some((waiters, place)) = self.find(ticket) else { return };
         if let Some(left) = waiters.queue.remove(place) {
             waiters.permits -= left.permits;
             afterwards.drop.push(left.waker);
@@ -105,21 +109,38 @@ impl Line {
             self.wake_head(afterwards);
         }
         self.tidy();
+        // The next one may be long dead.
+        self.expire(now, afterwards);
     }
 
-    /// Clears heads whose deadline has passed: a future that nobody polls must not hold up the rest.
+    /// Clears calls whose deadline has passed: a future that nobody polls must not hold up the rest.
     pub(crate) fn expire(&mut self, now: Micros, afterwards: &mut Afterwards) {
         let Some(waiters) = &mut self.0 else { return };
-        let mut cleared = false;
-        while let Some(late) = waiters.queue.pop_front_if(|head| head.deadline < now) {
-            waiters.permits -= late.permits;
-            afterwards.drop.push(late.waker);
-            cleared = true;
+        if now <= waiters.earliest {
+            return; // nobody's has
         }
-        if cleared {
+        let head = waiters.queue.front().map(|head| head.ticket);
+        let (mut permits, mut earliest) = (0, Micros::MAX);
+        for waiter in std::mem::take(&mut waiters.queue) {
+            if waiter.deadline < now {
+                afterwards.drop.push(waiter.waker);
+                continue;
+            }
+            permits += waiter.permits;
+            earliest = earliest.min(waiter.deadline);
+            waiters.queue.push_back(waiter);
+        }
+        (waiters.permits, waiters.earliest) = (permits, earliest);
+        if waiters.queue.front().map(|head| head.ticket) != head {
             self.wake_head(afterwards);
         }
         self.tidy();
+    }
+
+    fn find(&mut self, ticket: u64) -> Option<(&mut Waiters, usize)> {
+        let waiters = self.0.as_deref_mut()?;
+        let place = waiters.queue.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
+        Some((waiters, place))
     }
 
     /// The head is to be woken: a permit may have come back, or it is the head only now.

@@ -10,14 +10,13 @@ use super::line::{Afterwards, Turn};
 use crate::clock::{Alarm, Micros};
 use crate::decision::{Allowed, Decision};
 use crate::kernel::{Ask, Batch, Refund};
-use crate::store::keyed;
-use crate::store::local::{Cell, Place};
+use crate::store::local::{Cell, Pinned, Place};
 
 /// Resolves to a decision by its deadline. Dropping it leaves the line; if it was let into a pacing queue already,
 /// its place there is given back.
 pub(crate) struct Waiting<'a> {
     definition: &'a Definition,
-    cell: keyed::Pin<Cell>,
+    cell: Pinned<'a>,
     permits: u64,
     deadline: Micros,
     stage: Stage,
@@ -56,7 +55,7 @@ impl<'a> Waiting<'a> {
         let within = Micros::try_from(within.as_micros()).unwrap_or(Micros::MAX);
         Self {
             definition: call.definition,
-            cell: call.definition.store.pin(call.place),
+            cell: call.definition.store.pinned(call.place),
             permits,
             deadline: call.definition.store.clock.now().saturating_add(within),
             stage: Stage::Arriving,
@@ -77,43 +76,46 @@ impl<'a> Waiting<'a> {
                 _ => cell.line.join(*permits, *deadline, waker),
             };
             *stage = Stage::InLine { ticket };
-            let share = &definition.store.share;
-            let decide = |(header, verdict)| Decision::local(share, owner, *permits, &header, &verdict);
             let step = match cell.line.turn(ticket, waker, &mut afterwards) {
-                Turn::Behind { head_deadline, .. } if clock.now() < *deadline => {
+                Turn::Behind { head_deadline } if clock.now() < *deadline => {
                     Step::Until(head_deadline.saturating_add(1).min(*deadline))
                 }
-                Turn::Behind { ahead, .. } => Step::Decided(decide(ask_behind(cell, definition, *permits, ahead))),
-                Turn::Expired => Step::Decided(decide(ask_behind(cell, definition, *permits, 0))),
-                Turn::Head => match decide(cell.ask(share, clock, Ask { permits: *permits, count: 1 })) {
-                    Decision::Denied(denied) => {
-                        let due = clock.now().saturating_add(denied.retry_after().as_micros() as Micros);
-                        // Later than the deadline: no permit will be there in time.
-                        if due <= *deadline { Step::Until(due) } else { Step::Decided(Decision::Denied(denied)) }
-                    }
-                    Decision::Allowed(allowed) if allowed.wait().is_zero() => Step::Decided(Decision::Allowed(allowed)),
-                    Decision::Allowed(allowed) => {
-                        // Read after the queue let it in: rather a moment late than too near to the one before.
-                        let start = clock.now().saturating_add(allowed.wait().as_micros() as Micros);
-                        if start <= *deadline {
-                            Step::Paced { start, allowed }
-                        } else {
-                            // Its turn would come too late: back out, as the tail of the queue it can.
-                            let header =
-                                cell.run(share, clock, &Batch { refunds: &[refund(&allowed)], ..Batch::default() });
-                            let late = (start - *deadline) as i64 * share.rate();
-                            Step::Decided(Decision::denied(share, &header, late))
-                        }
-                    }
-                },
+                Turn::Behind { .. } | Turn::Expired => {
+                    let ahead = cell.line.ahead_of(ticket);
+                    let (header, verdict) = ask_behind(cell, definition, *permits, ahead);
+                    Step::Decided(Decision::local(&definition.store.share, owner, *permits, &header, &verdict))
+                }
+                Turn::Head => try_at_head(cell, definition, owner, *permits, *deadline),
             };
             if !matches!(step, Step::Until(_)) {
-                cell.line.leave(ticket, &mut afterwards);
+                cell.line.leave(ticket, clock.now(), &mut afterwards);
             }
             step
         });
         afterwards.run();
         step
+    }
+}
+
+/// The call at the head asks. Times count from the clock that decided.
+fn try_at_head(cell: &mut Cell, of: &Definition, owner: u64, permits: u64, deadline: Micros) -> Step {
+    let (share, clock) = (&of.store.share, &of.store.clock);
+    let (header, verdict) = cell.ask(share, clock, Ask { permits, count: 1 });
+    let after = |wait: Duration| header.now.saturating_add(wait.as_micros() as Micros);
+    match Decision::local(share, owner, permits, &header, &verdict) {
+        // Due only after the deadline: no permit will be there in time.
+        Decision::Denied(denied) if after(denied.retry_after()) > deadline => Step::Decided(Decision::Denied(denied)),
+        Decision::Denied(denied) => Step::Until(after(denied.retry_after())),
+        Decision::Allowed(allowed) if allowed.wait().is_zero() => Step::Decided(Decision::Allowed(allowed)),
+        Decision::Allowed(allowed) if after(allowed.wait()) <= deadline => {
+            Step::Paced { start: after(allowed.wait()), allowed }
+        }
+        Decision::Allowed(allowed) => {
+            // Its turn would come too late: back out, as the tail of the queue it can.
+            let header = cell.run(share, clock, &Batch { refunds: &[refund(&allowed)], ..Batch::default() });
+            let late = (after(allowed.wait()) - deadline) as i64 * share.rate();
+            Step::Decided(Decision::denied(share, &header, late))
+        }
     }
 }
 
@@ -158,7 +160,9 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut afterwards = Afterwards::default();
         self.cell.with(|cell| match &self.stage {
-            Stage::InLine { ticket } => cell.line.leave(*ticket, &mut afterwards),
+            Stage::InLine { ticket } => {
+                cell.line.leave(*ticket, self.definition.store.clock.now(), &mut afterwards);
+            }
             Stage::Paced { allowed, .. } => {
                 let batch = Batch { refunds: &[refund(allowed)], ..Batch::default() };
                 afterwards = change(cell, self.definition, &batch);

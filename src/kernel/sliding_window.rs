@@ -77,6 +77,20 @@ impl SlidingWindow {
         self.charge(current, ahead);
     }
 
+    /// Of each sub-window the larger charge.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        let mut parts: Vec<Part> = self.parts.drain(..).chain(other.parts).collect();
+        parts.sort_by_key(|part| part.start);
+        for part in parts {
+            match self.parts.back_mut() {
+                Some(newest) if newest.start == part.start => newest.permits = newest.permits.max(part.permits),
+                _ => self.parts.push_back(part),
+            }
+        }
+        self.used = self.parts.iter().map(|part| part.permits).sum();
+        self.seen = self.seen.max(other.seen);
+    }
+
     fn expire(&mut self, share: &WindowShare, at: Micros) {
         while let Some(oldest) = self.parts.pop_front_if(|oldest| share.gone_at(oldest.start) <= at) {
             self.used -= oldest.permits;

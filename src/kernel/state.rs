@@ -105,6 +105,23 @@ fn run_sliding(
     header
 }
 
+/// Makes `state` grant nothing that `other` would not: whoever had the one or the other is no better off with the outcome.
+pub(crate) fn absorb(state: &mut Option<State>, mut other: Option<State>, share: &Share, now: Micros) {
+    run(state, share, now, &Batch::default(), &mut []);
+    run(&mut other, share, now, &Batch::default(), &mut []);
+    match (state, other) {
+        (Some(State::Bucket(mine)), Some(State::Bucket(other))) => {
+            (mine.level, mine.seen) = (mine.level.min(other.level), mine.seen.max(other.seen));
+        }
+        (Some(State::Fixed(mine)), Some(State::Fixed(other))) => {
+            // One may stand still in a window ahead.
+            (mine.start, mine.used) = (mine.start.max(other.start), mine.used.max(other.used));
+        }
+        (Some(State::Sliding(mine)), Some(State::Sliding(other))) => mine.absorb(*other),
+        _ => {}
+    }
+}
+
 /// Whether forgetting the state would change nothing.
 pub(crate) fn is_as_new(state: &mut Option<State>, share: &Share, now: Micros) -> bool {
     let header = run(state, share, now, &Batch::default(), &mut []);

@@ -8,9 +8,9 @@ use super::definition::{Algorithm, Limit, invalid};
 use crate::clock::Micros;
 use crate::error::Error;
 
-/// Lua computes in doubles, exact below 2⁵³. The largest number a bucket meets is a full bucket plus a debt
-/// of another, plus one microsecond's refill; half of 2⁵³ for each side leaves none of them out.
-const MOST_UNITS: u128 = 1 << 52;
+/// Lua computes in doubles, exact below 2⁵³. The largest number that a bucket meets is a full bucket to which the refill of
+/// two more is added before it is cut off: three times this and a little, which is below 2⁵³.
+const MOST_UNITS: u128 = 1 << 51;
 
 /// What one shard may give: the parameters of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn the_largest_exact_burst_is_taken_and_one_more_is_not() {
-        // 1 permit each 2^20 µs: a permit costs 2^20 units, so 2^32 of them are the 2^52 that fit, less the
+        // 1 permit each 2^20 µs: a permit costs 2^20 units, so 2^31 of them are the 2^51 that fit, less the
         // one unit of refill.
-        let most = (1u64 << 32) - 1;
+        let most = (1u64 << 31) - 1;
         let period = std::time::Duration::from_micros(1 << 20);
         assert!(Limit::token_bucket(1, period, most).is_ok());
         assert_eq!(Limit::token_bucket(1, period, most + 1).unwrap_err().field(), "burst");

@@ -37,6 +37,8 @@ pub(crate) trait Tracked: Default {
     fn is_idle(&mut self, context: Self::Context<'_>) -> bool;
     /// The value of a key that may have used this overflow value before it had one of its own.
     fn heir(&self) -> Self;
+    /// Makes this overflow value no better than `other`: for a key that has to give up its own.
+    fn absorb(&mut self, other: Self, context: Self::Context<'_>);
 }
 
 /// What is done to a value under its lock. Mostly a closure; a call's own work is a type, because a method can be made
@@ -144,12 +146,15 @@ impl<T: Tracked> Keyed<T> {
         lock(self.segment(hash)).overflow.heir()
     }
 
-    /// Tracks a key for as long as the pin lives, even beyond the bound: that memory is the holder's.
-    pub(crate) fn pin(&self, hash: u64, key: &[u8]) -> Pin<T> {
+    /// Tracks a key for as long as the pin lives, if need be beyond the bound: that memory is the holder's.
+    pub(crate) fn pin(&self, hash: u64, key: &[u8], context: T::Context<'_>) -> Pin<T> {
         let segment = &mut *lock(self.segment(hash));
         let value = match segment.find(hash, key) {
             Ok(found) => &mut found.into_mut().value,
-            Err(_) => segment.add(hash, key),
+            Err(_) => {
+                segment.make_room(context);
+                segment.add(hash, key)
+            }
         };
         if let Value::InPlace(here) = value {
             *value = Value::Held(Arc::new(Mutex::new(std::mem::take(here))));
@@ -157,6 +162,25 @@ impl<T: Tracked> Keyed<T> {
         let Value::Held(shared) = value else { unreachable!("just made so") };
         let value = Arc::clone(shared);
         Pin { hash, key: key.into(), value }
+    }
+
+    /// Lets go of a pin. With the last one the value goes back to its place, or, where pins have lifted the segment above
+    /// its bound, into the overflow: nothing that was charged is forgotten, and nothing stays behind.
+    pub(crate) fn release(&self, pin: Pin<T>, context: T::Context<'_>) {
+        let Pin { hash, key, value } = pin;
+        let segment = &mut *lock(self.segment(hash));
+        drop(value);
+        let surplus = segment.table.len() > segment.bound;
+        let Ok(mut found) = segment.find(hash, &key) else { return };
+        let Value::Held(shared) = &mut found.get_mut().value else { return };
+        let Some(value) = Arc::get_mut(shared).map(|value| std::mem::take(value.get_mut())) else { return };
+        if !surplus {
+            found.get_mut().value = Value::InPlace(value);
+            return;
+        }
+        found.remove();
+        segment.overflow.absorb(value, context);
+        segment.shrink();
     }
 
     #[inline(always)]
@@ -180,13 +204,21 @@ impl<T: Tracked> Segment<T> {
     /// Tracks a new key if there is room or room can be made.
     #[cold]
     fn track(&mut self, hash: u64, key: &[u8], context: T::Context<'_>) -> Option<&mut Value<T>> {
-        // More than one may have to go: pins can lift a segment above its bound.
-        while self.table.len() >= self.bound {
-            if !self.sweep(context) {
-                return None;
-            }
+        if self.make_room(context) { Some(self.add(hash, key)) } else { None }
+    }
+
+    /// `false` when the segment is full of keys in use.
+    fn make_room(&mut self, context: T::Context<'_>) -> bool {
+        self.table.len() < self.bound || self.sweep(context)
+    }
+
+    /// A table that pins once grew would make the hand walk over empty buckets.
+    fn shrink(&mut self) {
+        if self.table.num_buckets() > 8 * self.bound.max(8) {
+            let hasher = &self.hasher;
+            self.table.shrink_to(self.bound, |entry| hasher.hash_one(&*entry.key));
+            self.hand = 0;
         }
-        Some(self.add(hash, key))
     }
 
     fn add(&mut self, hash: u64, key: &[u8]) -> &mut Value<T> {
@@ -200,7 +232,7 @@ impl<T: Tracked> Segment<T> {
     fn sweep(&mut self, context: T::Context<'_>) -> bool {
         let buckets = self.table.num_buckets();
         let mut seen = 0;
-        // A full segment's table has at least 3 keys in 8 buckets; the bound is for tables that pins once grew.
+        // A full segment has a key in every eighth bucket at the least (see `shrink`); mostly in every second one.
         for _ in 0..SWEEP * 8 {
             self.hand = (self.hand + 1) % buckets;
             let Ok(mut entry) = self.table.get_bucket_entry(self.hand) else { continue };
@@ -241,7 +273,8 @@ fn same(a: &[u8], b: &[u8]) -> bool {
         }
 }
 
-/// A key that is held: its value stays where it is.
+/// A key that is held: its value stays where it is until the pin is released.
+#[must_use = "a pin must be released"]
 pub(crate) struct Pin<T> {
     hash: u64,
     key: Box<[u8]>,

@@ -1,5 +1,7 @@
 //! The embedded store: the kernels under a lock a key.
 
+use std::ops::Deref;
+
 use super::keyed::{Closure, Keyed, Pin, Tracked, Work};
 use crate::clock::Clock;
 use crate::flow::Line;
@@ -56,7 +58,39 @@ impl LocalStore {
     }
 
     pub(crate) fn pin(&self, place: impl Place) -> Pin<Cell> {
-        self.keys.pin(place.hash(), place.key())
+        self.keys.pin(place.hash(), place.key(), (&self.share, &self.clock))
+    }
+
+    pub(crate) fn release(&self, pin: Pin<Cell>) {
+        self.keys.release(pin, (&self.share, &self.clock));
+    }
+
+    /// Held for as long as the guard lives.
+    pub(crate) fn pinned(&self, place: impl Place) -> Pinned<'_> {
+        Pinned { store: self, pin: Some(self.pin(place)) }
+    }
+}
+
+/// A key that is held for a while.
+pub(crate) struct Pinned<'a> {
+    store: &'a LocalStore,
+    /// Taken only when it is dropped.
+    pin: Option<Pin<Cell>>,
+}
+
+impl Deref for Pinned<'_> {
+    type Target = Pin<Cell>;
+
+    fn deref(&self) -> &Pin<Cell> {
+        self.pin.as_ref().expect("taken only when it is dropped")
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.store.release(pin);
+        }
     }
 }
 
@@ -123,5 +157,9 @@ impl Tracked for Cell {
 
     fn heir(&self) -> Self {
         Self { state: self.state.clone(), line: Line::default() }
+    }
+
+    fn absorb(&mut self, other: Self, (share, clock): Self::Context<'_>) {
+        state::absorb(&mut self.state, other.state, share, clock.now());
     }
 }

@@ -1,6 +1,6 @@
 //! The bound of the embedded store, and that nobody's state is lost to it.
 
-use super::keyed::{Closure, Keyed, Tracked};
+use super::keyed::{Closure, Keyed, Pin, Tracked};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread;
 
@@ -24,6 +24,10 @@ impl Tracked for Count {
 
     fn heir(&self) -> Self {
         *self
+    }
+
+    fn absorb(&mut self, other: Self, _: u64) {
+        self.0 = self.0.max(other.0);
     }
 }
 
@@ -86,34 +90,65 @@ fn a_key_that_shared_begins_with_what_was_shared() {
     assert_eq!(look(&map, 1), Some(8));
 }
 
+fn pin(map: &Keyed<Count>, number: usize, idle_up_to: u64) -> Pin<Count> {
+    map.pin(map.hash(&key(number)), &key(number), idle_up_to)
+}
+
 #[test]
 fn a_pinned_key_stays_and_is_the_same() {
     let map = Keyed::<Count>::new(2);
     add(&map, 0, 0);
-    let pin = map.pin(map.hash(&key(0)), &key(0));
-    assert_eq!(pin.with(|count| count.0), 1, "it took along what it had");
+    let held = pin(&map, 0, 0);
+    assert_eq!(held.with(|count| count.0), 1, "it took along what it had");
     for number in 1..100 {
         add(&map, number, u64::MAX);
     }
-    pin.with(|count| count.0 += 1);
+    held.with(|count| count.0 += 1);
     assert_eq!(look(&map, 0), Some(2));
-    drop(pin);
+    map.release(held, 0);
+    assert_eq!(look(&map, 0), Some(2), "there is room for it");
     for number in 1..100 {
         add(&map, number, u64::MAX);
     }
     assert_eq!(look(&map, 0), None, "nobody holds it any more");
 }
 
+/// What pins lift above the bound goes with them, and what was counted is not forgotten.
 #[test]
-fn pins_beyond_the_bound_are_swept_once_they_are_gone() {
+fn pins_beyond_the_bound_leave_nothing_but_their_charge() {
     let map = Keyed::<Count>::new(4);
-    let pins: Vec<_> = (0..50).map(|number| map.pin(map.hash(&key(number)), &key(number))).collect();
-    assert_eq!(map.len(), 50);
-    drop(pins);
-    for number in 100..200 {
-        add(&map, number, u64::MAX);
+    for number in 0..4 {
+        add(&map, number, 0);
     }
-    assert!(map.len() <= 4, "{} tracked", map.len());
+    let held: Vec<_> = (100..150).map(|number| pin(&map, number, 0)).collect();
+    assert_eq!(map.len(), 54);
+    for (held, count) in held.iter().zip(1..) {
+        held.with(|value| value.0 += count);
+    }
+    let again = pin(&map, 149, 0);
+    for held in held {
+        map.release(held, 0);
+    }
+    assert_eq!(map.len(), 5, "one is held twice");
+    assert_eq!(look(&map, 149), Some(50));
+    map.release(again, 0);
+    assert_eq!(map.len(), 4);
+    assert_eq!(add(&map, 149, 0), 51, "as the overflow has it now");
+}
+
+/// A flood of short pins once left a table so empty that the hand found no key to drop, and overflow for everybody.
+#[test]
+fn a_table_that_pins_grew_shrinks_again() {
+    let map = Keyed::<Count>::new(16);
+    let held: Vec<_> = (0..50_000).map(|number| pin(&map, number, 0)).collect();
+    for held in held {
+        map.release(held, 0);
+    }
+    assert!(map.len() <= 16);
+    for number in 100_000..100_500 {
+        add(&map, number, u64::MAX);
+        assert!(look(&map, number).is_some(), "{number} found no room though all are idle");
+    }
 }
 
 /// Threads that insert, pin, sweep and count at once lose no count of a key that is in use.
@@ -121,7 +156,7 @@ fn pins_beyond_the_bound_are_swept_once_they_are_gone() {
 fn no_count_is_lost_under_pressure() {
     let map = Keyed::<Count>::new(64);
     let counted = AtomicU64::new(0);
-    let hot = map.pin(map.hash(b"hot"), b"hot");
+    let hot = map.pin(map.hash(b"hot"), b"hot", 1);
     thread::scope(|scope| {
         for thread in 0..4usize {
             let (map, counted) = (&map, &counted);
@@ -130,7 +165,9 @@ fn no_count_is_lost_under_pressure() {
                     add(map, thread * 1_000_000 + round, 1);
                     map.work(map.hash(b"hot"), b"hot", 1, Closure(|count: &mut Count| count.0 += 1));
                     if round % 16 == 0 {
-                        map.pin(map.hash(b"hot"), b"hot").with(|count| count.0 += 1);
+                        let held = map.pin(map.hash(b"hot"), b"hot", 1);
+                        held.with(|count| count.0 += 1);
+                        map.release(held, 1);
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
                     counted.fetch_add(1, Ordering::Relaxed);

@@ -45,7 +45,11 @@ impl<F: Future> Manual<F> {
 
     pub fn poll(&mut self) -> Poll<F::Output> {
         let waker = Waker::from(Arc::clone(&self.woken));
-        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+        self.poll_with(&waker)
+    }
+
+    pub fn poll_with(&mut self, waker: &Waker) -> Poll<F::Output> {
+        self.future.as_mut().poll(&mut Context::from_waker(waker))
     }
 
     pub fn is_pending(&mut self) -> bool {

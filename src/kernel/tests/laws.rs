@@ -211,6 +211,31 @@ proptest! {
         prop_assert_eq!(i128::from(after.level), expected, "{}", limit);
     }
 
+    /// What is put together from two states grants nothing that one of the two would not.
+    #[test]
+    fn an_absorbed_state_is_no_better_than_either(
+        limit in any_limit(),
+        first in prop::collection::vec((any_pause(), any_step()), 0..30),
+        second in prop::collection::vec((any_pause(), any_step()), 0..30),
+        later in prop::collection::vec((any_pause(), 1u64..8, 1u64..5), 1..20),
+    ) {
+        let (first, one, _) = lived(&limit, &first);
+        let (second, other, _) = lived(&limit, &second);
+        let mut now = one.max(other);
+        let mut both = copy(&first);
+        crate::kernel::state::absorb(&mut both.state, second.state.clone(), &first.share, now);
+        let mut alone = [first, second];
+        for (pause, permits, count) in later {
+            now += scaled(both.refill(), pause);
+            let permits = permits.min(limit.burst());
+            let (_, verdict) = both.ask(now, permits, count);
+            for state in &mut alone {
+                let (_, own) = state.ask(now, permits, verdict.granted);
+                prop_assert_eq!(own.granted, verdict.granted, "{}: more than it had alone", limit);
+            }
+        }
+    }
+
     #[test]
     fn more_than_ever_fits_is_never_granted((limit, steps) in history(), more in 1u64..u64::from(u32::MAX)) {
         let (mut bench, now, _) = lived(&limit, &steps);

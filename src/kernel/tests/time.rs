@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::{Bench, START, any_limit, scaled};
 use crate::clock::Micros;
-use crate::kernel::{Batch, State};
+use crate::kernel::state::is_as_new;
+use crate::kernel::{Batch, Refund, State};
 use crate::limit::{Algorithm, Share};
 
 /// Steps of the clock in thousandths of a refill, back and forth, none of them further back than one refill.
@@ -89,5 +90,29 @@ proptest! {
         prop_assert_eq!(header.at, now);
         let left = limit.burst() - verdict.granted;
         prop_assert_eq!(header.level, left as i64 * bench.share.cost(), "{}", limit);
+    }
+}
+
+/// A state that waits for the clock to catch up is not as new, however full: forgetting it would forget the wait.
+#[test]
+fn a_state_that_stands_still_is_not_as_new() {
+    for text in ["token-bucket 10/s burst 5", "sliding-window 10/s", "sliding-log 10/s"] {
+        let mut bench = Bench::new(&text.parse().unwrap());
+        bench.run(START, &Batch::default());
+        assert!(!is_as_new(&mut bench.state, &bench.share, START - 1_000), "{text}");
+        assert!(is_as_new(&mut bench.state, &bench.share, START), "{text}");
+    }
+}
+
+/// Numbers at the far end of what is accepted, and a receipt that is much too old.
+#[test]
+fn the_largest_numbers_do_not_overflow() {
+    for text in ["pacing-queue 99999999977/s capacity 2000000000", "token-bucket 99999999977/week burst 3000"] {
+        let mut bench = Bench::new(&text.parse().unwrap());
+        let (header, verdict) = bench.ask(START, 2_000, 1);
+        assert_eq!(verdict.granted, 1, "{text}");
+        let refunds = [Refund { permits: 2_000, at: header.at, line: verdict.line + 2_000 * bench.share.cost() }];
+        let (after, _) = bench.run(START + 400 * 86_400_000_000, &Batch { refunds: &refunds, ..Batch::default() });
+        assert_eq!(after.missing, 0, "{text}");
     }
 }
