@@ -42,8 +42,12 @@ mod key;
 mod limit;
 mod limiter;
 mod named;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
+mod plan;
 mod store;
 mod sync;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
+mod topology;
 
 pub use builder::Builder;
 pub use clock::{Clock, FakeClock};

@@ -149,12 +149,11 @@ impl<T: Tracked> Keyed<T> {
     /// Tracks a key for as long as the pin lives, if need be beyond the bound: that memory is the holder's.
     pub(crate) fn pin(&self, hash: u64, key: &[u8], context: T::Context<'_>) -> Pin<T> {
         let segment = &mut *lock(self.segment(hash));
-        let value = match segment.find(hash, key) {
-            Ok(found) => &mut found.into_mut().value,
-            Err(_) => {
-                segment.make_room(context);
-                segment.add(hash, key)
-            }
+        let value = if let Ok(found) = segment.find(hash, key) {
+            &mut found.into_mut().value
+        } else {
+            segment.make_room(context);
+            segment.add(hash, key)
         };
         if let Value::InPlace(here) = value {
             *value = Value::Held(Arc::new(Mutex::new(std::mem::take(here))));

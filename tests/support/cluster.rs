@@ -145,11 +145,12 @@ impl Cluster {
             moved += keys.len();
             let mut migrate = cmd("MIGRATE");
             migrate.arg("127.0.0.1").arg(self.nodes[to].server.port).arg("").arg(0).arg(5_000).arg("KEYS").arg(keys);
-            self.nodes[from].ask::<()>(&mut migrate);
+            self.nodes[from].ask::<()>(&migrate);
         }
     }
 
     /// Gives the slot to its new owner, which tells the others.
+    #[allow(clippy::needless_pass_by_value)] // it is over: nobody can go on with it
     pub fn finish_migration(&self, migration: Migration) {
         let Migration { slot, from, to } = migration;
         for node in [to, from] {

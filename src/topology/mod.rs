@@ -1,0 +1,11 @@
+//! The topology: which master owns a slot for writes.
+//!
+//! A [`Topology`] is an immutable snapshot. Whoever learns something new makes another one: from a whole reply of
+//! the cluster by [`Topology::new`], from one MOVED by [`Topology::with_moved`]. Replicas never enter: a share on a
+//! replica would be a share that nobody can charge.
+
+mod snapshot;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use snapshot::{Malformed, Master, Topology};
