@@ -100,7 +100,7 @@ mod tests {
     /// Every process starts with a new embedded store, so no command line can show a denial: this does.
     #[test]
     fn a_denial_says_when_to_retry_and_exits_with_1() {
-        let limiter = Limiter::builder().clock(&FakeClock::new()).build().unwrap();
+        let limiter = Limiter::builder().clock(FakeClock::new()).build().unwrap();
         let limit = limiter.define("login", "7/s burst 2".parse().unwrap()).unwrap();
         let _ = limit.try_acquire("alice", 2).unwrap();
         let denied = limit.try_acquire("alice", 1).unwrap().unwrap();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_pacing_queue_says_how_long_to_wait() {
-        let limiter = Limiter::builder().clock(&FakeClock::new()).build().unwrap();
+        let limiter = Limiter::builder().clock(FakeClock::new()).build().unwrap();
         let limit = limiter.define("mail", "pacing-queue 10/s capacity 5".parse().unwrap()).unwrap();
         let _ = limit.try_acquire("smtp", 1).unwrap();
         let second = limit.try_acquire("smtp", 1).unwrap().unwrap();

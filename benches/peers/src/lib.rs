@@ -7,7 +7,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 5;
+/// Many short rounds: on a shared machine the two cores are now near each other and now far apart, for seconds at a time.
+pub const ROUNDS: usize = 21;
 
 /// What is measured: `calls` decisions on the given thread, in a loop of its own.
 pub type Work<'a> = &'a (dyn Fn(usize, u64) + Sync);
