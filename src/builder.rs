@@ -28,7 +28,7 @@ impl Builder {
 
     /// How many keys each named limit tracks at the most. Default: 100,000.
     ///
-    /// A key takes about 110 bytes in a bucket or a fixed window. Keys longer than 24 bytes add their length, sliding windows
+    /// A key takes 110 to 220 bytes in a bucket or a fixed window, as tables grow by doubling. Keys longer than 24 bytes add their length, sliding windows
     /// and logs about 110 bytes and 16 for each sub-window or moment that they remember: at most 2 kB at the default
     /// precision, 160 kB for a sliding log of 10,000.
     ///

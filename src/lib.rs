@@ -20,7 +20,7 @@
 //!
 //! Where to go from here:
 //! * [`guide`]: limits, names, keys, receipts, waiting and testing, each with an example that runs.
-//! * [`accuracy`]: what each algorithm promises, as a formula.
+//! * [`accuracy`]: what each algorithm promises, as a formula. [`decisions`]: what was measured, and chosen.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
 
 #![forbid(unsafe_code)]
@@ -30,6 +30,9 @@ pub mod guide {}
 
 #[doc = include_str!("../docs/accuracy.md")]
 pub mod accuracy {}
+
+#[doc = include_str!("../docs/decisions.md")]
+pub mod decisions {}
 
 mod builder;
 mod clock;

@@ -106,5 +106,6 @@ fn a_spray_of_held_keys_leaves_nothing_behind() {
         drop(limit.handle(&key).unwrap());
     }
     let grown = heap::bytes() - before;
-    assert!(grown < 100_000, "{grown} bytes more than before");
+    // A table may have doubled, which is 64 kB each; 600,000 keys left behind would be 66 MB.
+    assert!(grown < 500_000, "{grown} bytes more than before");
 }

@@ -194,19 +194,38 @@ fn a_late_call_does_not_take_a_newcomers_place() {
 /// A dead call that was not the head when it died must not stall the line when it would become the head.
 #[test]
 fn a_dead_call_in_the_middle_is_cleared_away() {
-    let (limit, time) = drained("token-bucket 10/s burst 5");
-    let mut head = Manual::new(limit.acquire_within("k", 5, MINUTE));
-    let mut dead = Manual::new(limit.acquire_within("k", 4, Duration::from_millis(10)));
-    let mut last = Manual::new(limit.acquire_within("k", 1, MINUTE));
-    assert!(head.is_pending() && dead.is_pending() && last.is_pending());
-    time.advance(Duration::from_millis(500));
-    assert_eq!(is_allowed(head.poll()), Some(true));
-    assert_eq!(last.woken.times(), 1, "it is at the head now");
-    assert!(last.is_pending());
-    let Decision::Denied(denied) = limit.try_acquire("k", 1).unwrap().unwrap() else { panic!("overtaken") };
-    assert_eq!(denied.retry_after(), Duration::from_millis(200), "the dead one wants nothing any more");
-    time.advance(Duration::from_millis(100));
-    assert_eq!(is_allowed(last.poll()), Some(true));
+    for served in [true, false] {
+        let (limit, time) = drained("token-bucket 10/s burst 5");
+        let mut head = Manual::new(limit.acquire_within("k", 5, MINUTE));
+        let mut dead = Manual::new(limit.acquire_within("k", 4, Duration::from_millis(10)));
+        let mut last = Manual::new(limit.acquire_within("k", 1, MINUTE));
+        assert!(head.is_pending() && dead.is_pending() && last.is_pending());
+        time.advance(Duration::from_millis(500));
+        if served {
+            assert_eq!(is_allowed(head.poll()), Some(true));
+        } else {
+            drop(head);
+        }
+        assert_eq!(last.woken.times(), 1, "it is at the head now");
+        if served {
+            assert!(last.is_pending());
+            let Decision::Denied(denied) = limit.try_acquire("k", 1).unwrap().unwrap() else { panic!("overtaken") };
+            assert_eq!(denied.retry_after(), Duration::from_millis(200), "the dead one wants nothing any more");
+            time.advance(Duration::from_millis(100));
+        }
+        assert_eq!(is_allowed(last.poll()), Some(true));
+    }
+}
+
+/// Clearing a call whose deadline has passed does not take one along whose deadline is now.
+#[test]
+fn a_deadline_that_is_now_has_not_passed() {
+    let (limit, time) = drained("token-bucket 10/s burst 1");
+    let mut dead = Manual::new(limit.acquire_within("k", 1, Duration::from_millis(199)));
+    let mut in_time = Manual::new(limit.acquire_within("k", 1, Duration::from_millis(200)));
+    assert!(dead.is_pending() && in_time.is_pending());
+    time.advance(Duration::from_millis(200));
+    assert_eq!(is_allowed(in_time.poll()), Some(true));
 }
 
 /// A task may move to another executor between two polls.
