@@ -116,3 +116,36 @@ proptest! {
         }
     }
 }
+
+/// Permits admitted of evenly spaced calls at so many per cent of the limit, over fifty periods.
+fn admitted(limit: &Limit, per_cent: u64) -> (u64, u64) {
+    let mut bench = Bench::new(limit);
+    let period = limit.period().as_micros() as Micros;
+    let offered = 50 * limit.permits() * per_cent / 100;
+    let granted = (0..offered).map(|call| bench.ask(START + 50 * period * call / offered, 1, 1).1.granted).sum();
+    (offered, granted)
+}
+
+/// Nearly never less: below the limit nobody is denied, and an overload is let in up to it.
+#[test]
+fn the_limit_can_be_used() {
+    for text in [
+        "token-bucket 1000/s burst 20",
+        "leaky-bucket 1000/s capacity 20",
+        "pacing-queue 1000/s capacity 20",
+        "fixed-window 1000/s",
+        "sliding-window 1000/s",
+        "sliding-window 1000/s precision 10",
+        "sliding-log 1000/s",
+    ] {
+        let limit: Limit = text.parse().unwrap();
+        let (offered, granted) = admitted(&limit, 90);
+        assert_eq!(granted, offered, "{text}: denied below the limit");
+        let (_, granted) = admitted(&limit, 200);
+        // A sliding window keeps a charge for up to one of its parts longer; and the last window may be under way.
+        let whole = 50 * limit.permits();
+        let usable = limit.precision().map_or(whole, |parts| whole * u64::from(parts) / (u64::from(parts) + 1));
+        let least = usable - limit.permits();
+        assert!(granted >= least, "{text}: {granted} admitted under an overload, at least {least} can be");
+    }
+}
