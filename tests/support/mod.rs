@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 pub use pollster::block_on;
 use shardlimit::{Allowed, Decision, FakeClock, Limiter, NamedLimit};
@@ -72,4 +73,21 @@ pub fn ask(limit: &NamedLimit, key: &str, permits: u64) -> bool {
 /// What is left for a key.
 pub fn left(limit: &NamedLimit, key: &str) -> u64 {
     block_on(limit.peek(key)).unwrap().remaining().permits
+}
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// A limit whose key `k` has nothing left.
+pub fn drained(text: &str) -> (NamedLimit, FakeClock) {
+    let (limit, time) = limit(text);
+    while ask(&limit, "k", 1) {}
+    (limit, time)
+}
+
+/// What a finished call was told; `None` while it waits.
+pub fn is_allowed(poll: Poll<Result<Decision, shardlimit::Error>>) -> Option<bool> {
+    match poll {
+        Poll::Ready(decision) => Some(decision.unwrap().is_allowed()),
+        Poll::Pending => None,
+    }
 }
