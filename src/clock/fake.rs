@@ -8,8 +8,7 @@ use super::alarm::{Alarm, Alarms};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// 2001-09-09 01:46:40 UTC: on the edge of every window of 1 µs to 100 s, so that fixed windows are easy to
-/// reason about in tests.
+/// 2001-09-09 01:46:40 UTC: on the edge of a second, so that fixed windows of one are easy to reason about in tests.
 const START: Micros = 1_000_000_000_000_000;
 
 /// The year 2255: where exact arithmetic in doubles, and so every store, ends.
@@ -40,7 +39,7 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock that shows a fixed time on the edge of a window.
+    /// A clock that shows a fixed time, on the edge of a second.
     ///
     /// ```
     /// # use shardlimit::FakeClock;

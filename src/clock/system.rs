@@ -44,9 +44,9 @@ impl SystemClock {
         let alarm = self.alarms.set(at, waker);
         let process = std::process::id();
         if self.rung_by.swap(process, Ordering::Relaxed) != process && !self.start_ringing() {
-            // No thread to be had: the call has to look again by itself, and the next alarm tries again.
+            // No thread to be had: all who wait have to look again by themselves, and the next alarm tries again.
             self.rung_by.store(0, Ordering::Relaxed);
-            waker.wake_by_ref();
+            self.alarms.ring(Micros::MAX);
         }
         alarm
     }
