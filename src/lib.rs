@@ -51,6 +51,9 @@ mod store;
 mod sync;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
 mod topology;
+#[cfg(feature = "redis")]
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
+mod wire;
 
 pub use builder::Builder;
 pub use clock::{Clock, FakeClock};

@@ -11,4 +11,4 @@ mod share;
 mod text;
 
 pub use definition::{Algorithm, Limit};
-pub(crate) use share::{BucketShare, Share, WindowShare};
+pub(crate) use share::{BucketShare, Share, WindowShare, gcd};

@@ -49,13 +49,18 @@ pub(crate) struct WindowShare {
 impl Share {
     /// The whole limit as one share.
     pub(crate) fn whole(limit: &Limit) -> Self {
+        Self::part(limit, Self::least_cost(limit), limit.permits(), limit.burst())
+    }
+
+    /// The part of a limit that has so many permits a period and so much burst, where a permit costs `cost` units. All
+    /// parts of one limit have the same cost, so what moves from one to another stays exactly what it was.
+    pub(crate) fn part(limit: &Limit, cost: i64, permits: u64, burst: u64) -> Self {
         let window = limit.period().as_micros() as Micros;
-        let windowed = |step| WindowShare { permits: limit.permits(), window, step };
+        let windowed = |step| WindowShare { permits, window, step };
+        let bucket = |paced| Self::Bucket(BucketShare::new(permits, window, burst, cost, paced));
         match limit.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Self::Bucket(BucketShare::new(limit.permits(), window, limit.burst(), false))
-            }
-            Algorithm::PacingQueue => Self::Bucket(BucketShare::new(limit.permits(), window, limit.burst(), true)),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket(false),
+            Algorithm::PacingQueue => bucket(true),
             Algorithm::FixedWindow => Self::Fixed(windowed(window)),
             Algorithm::SlidingWindow => {
                 let parts = limit.precision().map_or(1, Micros::from);
@@ -63,6 +68,29 @@ impl Share {
             }
             Algorithm::SlidingLog => Self::Sliding(windowed(1)),
         }
+    }
+
+    /// Whether its permits are counted in units of refill; windows count them as they are.
+    pub(crate) fn counts_units(limit: &Limit) -> bool {
+        use Algorithm::{LeakyBucket, PacingQueue, TokenBucket};
+        matches!(limit.algorithm(), TokenBucket | LeakyBucket | PacingQueue)
+    }
+
+    /// The fewest units that a permit of the whole limit can cost.
+    fn least_cost(limit: &Limit) -> i64 {
+        let period = limit.period().as_micros() as Micros;
+        if Self::counts_units(limit) { (period / gcd(limit.permits(), period)) as i64 } else { 1 }
+    }
+
+    /// Whether the limit can be computed exactly where a permit costs `cost` units.
+    pub(crate) fn fits(limit: &Limit, cost: i64) -> bool {
+        let least = Self::least_cost(limit);
+        if !Self::counts_units(limit) || cost < least || cost % least != 0 {
+            return cost == least;
+        }
+        let period = limit.period().as_micros();
+        let (permits, burst, cost) = (u128::from(limit.permits()), u128::from(limit.burst()), cost as u128);
+        burst * cost + permits * cost / period <= MOST_UNITS
     }
 
     pub(crate) fn is_paced(&self) -> bool {
@@ -104,16 +132,16 @@ impl BucketShare {
         ))
     }
 
-    fn new(permits: u64, period: Micros, burst: u64, paced: bool) -> Self {
-        let common = gcd(permits, period);
-        let rate = (permits / common) as i64;
-        let cost = (period / common) as i64;
+    fn new(permits: u64, period: Micros, burst: u64, cost: i64, paced: bool) -> Self {
+        let units = u128::from(permits) * cost as u128;
+        debug_assert!(units.is_multiple_of(period.into()), "{permits} every {period} µs at {cost} units each");
+        let rate = (units / u128::from(period)) as i64;
         let capacity = burst as i64 * cost;
         Self { rate, cost, burst, capacity, refill: (capacity as u64).div_ceil(rate as u64), paced }
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -1,29 +1,7 @@
-//! The planner: how many shards a key has, on which slots they lie, and what each of them holds.
-
-use std::num::NonZeroU16;
-use std::time::Duration;
+//! The planner: on which slots the shards of a key lie.
 
 use crate::key::Slot;
-use crate::limit::{Algorithm, Limit};
 use crate::topology::Topology;
-
-/// The least burst of a share, for calls that ask for one permit. Simulated with 8 shards at load = limit: against
-/// one undivided bucket, round-robin loses 46 % at a burst of 1, 7.7 % at 5 and 0.3 % at 20.
-const LEAST_BURST: u64 = 20;
-/// A share must outlast a stall of a batch or a network. Simulated with stalls of 10 ms at 500,000/s over 3 shards:
-/// a burst worth 3.6 ms of the rate denies 3 %, one worth 30 ms none.
-const STALL: Duration = Duration::from_millis(20);
-
-/// How many shards a key is to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shards {
-    /// One on each master, as far as that costs no accuracy.
-    PerMaster,
-    /// So many, also where fewer would be more accurate.
-    Exactly(NonZeroU16),
-    /// One: home holds the whole limit.
-    Off,
-}
 
 /// The slots of a key's shards, `home` first: on distinct masters while there are any left, then evenly on all of them.
 ///
@@ -156,60 +134,4 @@ impl Random {
             items.swap(last, self.below(last + 1));
         }
     }
-}
-
-/// How many shards a key of this limit gets: at least 1, which means that it is not split.
-pub(crate) fn shards_for(limit: &Limit, wanted: Shards, masters: usize) -> usize {
-    use Algorithm::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
-    // Not among them: a queue has one line to stand in, and a log is kept small enough for one master.
-    if !matches!(limit.algorithm(), TokenBucket | LeakyBucket | FixedWindow | SlidingWindow) {
-        return 1;
-    }
-    let most = match wanted {
-        Shards::PerMaster => accurate_shards(limit).min(masters as u64),
-        Shards::Exactly(shards) => shards.get().into(),
-        Shards::Off => 1,
-    };
-    // A share of nothing could never admit anybody, and each shard needs a slot of its own.
-    let most = most.min(limit.permits()).min(limit.burst()).min(Slot::COUNT.into());
-    (2..=most).rev().find(|shards| stays_exact(limit, *shards)).unwrap_or(1) as usize
-}
-
-/// The most shards that still have the burst that accuracy needs.
-fn accurate_shards(limit: &Limit) -> u64 {
-    // Rate and burst are divided alike, so either all shares outlast a stall or none does. Remainders are left out
-    // of this: a permit more or less is not worth a shard.
-    let stalled = u128::from(limit.permits()) * STALL.as_micros();
-    if u128::from(limit.burst()) * limit.period().as_micros() < stalled { 1 } else { limit.burst() / LEAST_BURST }
-}
-
-/// Whether all shares can be computed exactly, and also what home holds while any of them are lent out.
-///
-/// Dividing a rate can leave it with fewer factors in common with its period: 1,000,000/day is a permit each 86.4 ms,
-/// but a third of it takes numbers above 2⁵³.
-fn stays_exact(limit: &Limit, shards: u64) -> bool {
-    if matches!(limit.algorithm(), Algorithm::FixedWindow | Algorithm::SlidingWindow) {
-        return true; // They count whole permits, whatever the window.
-    }
-    let period = limit.period().as_micros() as u64;
-    // The largest number of which every share and every sum of shares is a multiple. With a remainder there are two
-    // neighbouring numbers, which have only 1 in common.
-    let even = limit.permits().is_multiple_of(shards);
-    let unit = if even { gcd(limit.permits() / shards, period) } else { 1 };
-    // Counted in that unit, a permit costs period / unit and no sum exceeds the whole: one limit of that cost, with
-    // the refill of a microsecond on top of the burst, stands for all of them.
-    let refill = limit.permits().div_ceil(period);
-    Limit::token_bucket(1, Duration::from_micros(period / unit), limit.burst() + refill).is_ok()
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// The shares of a limit, (permits a period, burst) each: they add up to the limit, and the first ones have what a
-/// division leaves over. Up to min(permits, burst) of them none is empty.
-pub(crate) fn split(limit: &Limit, shards: usize) -> Vec<(u64, u64)> {
-    let shards = shards.max(1) as u64;
-    let part = |whole: u64, index| whole / shards + u64::from(index < whole % shards);
-    (0..shards).map(|index| (part(limit.permits(), index), part(limit.burst(), index))).collect()
 }

@@ -1,0 +1,1 @@
+return redis.error_reply('SHARDLIMIT grant_bucket is not written yet')

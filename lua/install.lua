@@ -1,0 +1,1 @@
+return redis.error_reply('SHARDLIMIT install is not written yet')

@@ -1,0 +1,79 @@
+//! The scripts that run on servers, and the names that servers know them by.
+
+use std::sync::LazyLock;
+
+use crate::limit::Share;
+
+/// A script of `lua/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Script {
+    Bucket,
+    FixedWindow,
+    SlidingWindow,
+    GrantBucket,
+    GrantFixedWindow,
+    GrantSlidingWindow,
+    Install,
+}
+
+impl Script {
+    /// In the order of their declaration.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Bucket,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::GrantBucket,
+        Self::GrantFixedWindow,
+        Self::GrantSlidingWindow,
+        Self::Install,
+    ];
+
+    /// What charges a share.
+    pub(crate) fn acquire(share: &Share) -> Self {
+        match share {
+            Share::Bucket(_) => Self::Bucket,
+            Share::Fixed(_) => Self::FixedWindow,
+            Share::Sliding(_) => Self::SlidingWindow,
+        }
+    }
+
+    /// What gives away a part of it.
+    pub(crate) fn grant(share: &Share) -> Self {
+        match share {
+            Share::Bucket(_) => Self::GrantBucket,
+            Share::Fixed(_) => Self::GrantFixedWindow,
+            Share::Sliding(_) => Self::GrantSlidingWindow,
+        }
+    }
+
+    pub(crate) fn source(self) -> &'static str {
+        match self {
+            Self::Bucket => include_str!("../../lua/bucket.lua"),
+            Self::FixedWindow => include_str!("../../lua/fixed_window.lua"),
+            Self::SlidingWindow => include_str!("../../lua/sliding_window.lua"),
+            Self::GrantBucket => include_str!("../../lua/grant_bucket.lua"),
+            Self::GrantFixedWindow => include_str!("../../lua/grant_fixed_window.lua"),
+            Self::GrantSlidingWindow => include_str!("../../lua/grant_sliding_window.lua"),
+            Self::Install => include_str!("../../lua/install.lua"),
+        }
+    }
+
+    /// The digest that `EVALSHA` takes.
+    pub(crate) fn sha(self) -> &'static str {
+        static DIGESTS: LazyLock<[String; Script::ALL.len()]> =
+            LazyLock::new(|| Script::ALL.map(|script| redis::Script::new(script.source()).get_hash().to_owned()));
+        &DIGESTS[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_script_has_its_own_digest() {
+        for script in Script::ALL {
+            assert_eq!(script.sha(), redis::Script::new(script.source()).get_hash(), "{script:?}");
+        }
+    }
+}
