@@ -1,35 +1,46 @@
 -- Token bucket, leaky bucket and pacing queue on one sub-key: the kernel of src/kernel/bucket.rs.
 -- KEYS[1]  sub-key, the only key touched
--- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
---          | permits,at,line a refund | permits,count an ask
--- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+-- ARGV     1 id | 2 packed home to create or '' | 3 least ttl, ms | 4 mode (0, 1 reset, 2 touch) | 5 debt
+--          | 6 number of refunds | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, id, ledger, now, at, level, missing, (granted, lack, line) an ask}
 
-local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
-local LENT, TOMBSTONE = 1, 2
--- version, kind, grant id, rate, cost, burst, paced, level, seen; what follows is the ledger, and not read here
-local HEAD = '<BBc16i8i8i8Bi8i8'
+local VERSION, KERNEL, NEVER = 1, 1, -1
+local OK, STALE, OTHER_KERNEL = 0, 1, 2
+local HOME, LENT, TOMBSTONE = 0, 1, 2
+local PLAIN, RESET = '0', '1'
+-- version, kernel, kind, id, bytes ahead of the ledger
+local HEAD = '<BBBc16I4'
+-- rate, cost, burst, paced, level, seen
+local BODY = '<i8i8i8Bi8i8'
 
-local state = redis.call('GET', KEYS[1]) or ARGV[2]
+local stored = redis.call('GET', KEYS[1])
+local state = stored or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
 end
-local version, kind, id, rate, cost, burst, paced, level, seen, ledger = struct.unpack(HEAD, state)
+local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
 if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
   return {VERSION, STALE, id}
 end
+local ledger = string.sub(state, ledger_at + 1)
+if kernel ~= KERNEL then
+  return {VERSION, OTHER_KERNEL, id, kind == HOME and ledger or ''}
+end
+local news = kind == HOME and id ~= ARGV[1]
+local rate, cost, burst, paced, level, seen = struct.unpack(BODY, state, body)
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local capacity = burst * cost
 -- The quotient of two whole numbers below 2^53 never rounds across a whole number.
 local refill = math.ceil(capacity / rate)
-local changed = false
+local changed = ARGV[4] ~= PLAIN
 
-if ARGV[4] == '1' then
-  level, seen, changed = capacity, now, true
+if ARGV[4] == RESET then
+  level, seen = capacity, now
 end
 -- Behind by up to a refill: time stands still. By more: the clock was set back for good.
 local at = now
@@ -58,7 +69,7 @@ if debt > 0 then
   changed = true
 end
 
-local reply = {VERSION, OK, id, now, at, 0, 0}
+local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
   local granted, lack, line = 0, NEVER, 0
@@ -81,10 +92,14 @@ for arg = next_arg, #ARGV, 2 do
 end
 
 local missing = capacity - level
-reply[6], reply[7] = level, missing
+reply[7], reply[8] = level, missing
 if changed then
   local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing / rate) / 1000) + 1000)
-  local head = struct.pack(HEAD, VERSION, kind, id, rate, cost, burst, paced, level, at)
-  redis.call('SET', KEYS[1], head .. string.sub(state, ledger), 'PX', string.format('%.0f', ttl))
+  if stored and news then
+    -- How long home must live only those know who know its ledger.
+    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
+  end
+  local new = string.sub(state, 1, body - 1) .. struct.pack(BODY, rate, cost, burst, paced, level, at) .. ledger
+  redis.call('SET', KEYS[1], new, 'PX', string.format('%.0f', ttl))
 end
 return reply

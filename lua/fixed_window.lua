@@ -1,29 +1,40 @@
 -- Fixed window on one sub-key: the kernel of src/kernel/fixed_window.rs.
 -- KEYS[1]  sub-key, the only key touched
--- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
---          | permits,at,line a refund | permits,count an ask
--- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+-- ARGV     1 id | 2 packed home to create or '' | 3 least ttl, ms | 4 mode (0, 1 reset, 2 touch) | 5 debt
+--          | 6 number of refunds | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, id, ledger, now, at, level, missing, (granted, lack, line) an ask}
 
-local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
-local LENT, TOMBSTONE = 1, 2
--- version, kind, grant id, permits, window, start, used; what follows is the ledger, and not read here
-local HEAD = '<BBc16i8i8i8i8'
+local VERSION, KERNEL, NEVER = 1, 2, -1
+local OK, STALE, OTHER_KERNEL = 0, 1, 2
+local HOME, LENT, TOMBSTONE = 0, 1, 2
+local PLAIN, RESET = '0', '1'
+-- version, kernel, kind, id, bytes ahead of the ledger
+local HEAD = '<BBBc16I4'
+-- permits, window, start, used
+local BODY = '<i8i8i8i8'
 
-local state = redis.call('GET', KEYS[1]) or ARGV[2]
+local stored = redis.call('GET', KEYS[1])
+local state = stored or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
 end
-local version, kind, id, limit, window, start, used, ledger = struct.unpack(HEAD, state)
+local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
 if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
   return {VERSION, STALE, id}
 end
+local ledger = string.sub(state, ledger_at + 1)
+if kernel ~= KERNEL then
+  return {VERSION, OTHER_KERNEL, id, kind == HOME and ledger or ''}
+end
+local news = kind == HOME and id ~= ARGV[1]
+local limit, window, start, used = struct.unpack(BODY, state, body)
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local changed = false
+local changed = ARGV[4] ~= PLAIN
 
 -- Behind by up to a window: time stands still. By more: the clock was set back for good, and what was used counts now.
 local at = now
@@ -31,8 +42,8 @@ if start > now and start - now <= window then
   at = start
 end
 local current = at - math.fmod(at, window)
-if start < current or ARGV[4] == '1' then
-  used, changed = 0, ARGV[4] == '1'
+if start < current or ARGV[4] == RESET then
+  used = 0
 end
 start = current
 
@@ -52,7 +63,7 @@ if debt > 0 then
 end
 
 local rest = start + window - at
-local reply = {VERSION, OK, id, now, at, 0, 0}
+local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
   local fits = math.floor(math.max(limit - used, 0) / permits)
@@ -70,11 +81,15 @@ for arg = next_arg, #ARGV, 2 do
   reply[#reply + 1] = 0
 end
 
-reply[6] = limit - used
-reply[7] = used == 0 and 0 or rest
+reply[7] = limit - used
+reply[8] = used == 0 and 0 or rest
 if changed then
   local ttl = math.max(tonumber(ARGV[3]), math.ceil((start + window - now) / 1000) + 1000)
-  local head = struct.pack(HEAD, VERSION, kind, id, limit, window, start, used)
-  redis.call('SET', KEYS[1], head .. string.sub(state, ledger), 'PX', string.format('%.0f', ttl))
+  if stored and news then
+    -- How long home must live only those know who know its ledger.
+    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
+  end
+  local new = string.sub(state, 1, body - 1) .. struct.pack(BODY, limit, window, start, used) .. ledger
+  redis.call('SET', KEYS[1], new, 'PX', string.format('%.0f', ttl))
 end
 return reply

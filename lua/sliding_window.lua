@@ -1,29 +1,39 @@
 -- Sliding window and sliding log on one sub-key: the kernel of src/kernel/sliding_window.rs.
 -- KEYS[1]  sub-key, the only key touched
--- ARGV     1 grant id | 2 state of a new home or '' | 3 least ttl, ms | 4 reset | 5 debt | 6 number of refunds
---          | permits,at,line a refund | permits,count an ask
--- reply    {version, status, grant id, now, at, level, missing, (granted, lack, line) an ask}
+-- ARGV     1 id | 2 packed home to create or '' | 3 least ttl, ms | 4 mode (0, 1 reset, 2 touch) | 5 debt
+--          | 6 number of refunds | permits,at,line a refund | permits,count an ask
+-- reply    {version, status, id, ledger, now, at, level, missing, (granted, lack, line) an ask}
 -- The parts stay packed: a run reads those that expire, the newest, and for a denial the oldest ones that would have to
 -- go, each at most once, however many permits or asks a batch has.
 
-local VERSION, OK, STALE, NEVER = 1, 0, 1, -1
-local LENT, TOMBSTONE = 1, 2
--- version, kind, grant id, permits, window, step, seen, used, number of parts; then the parts, then the ledger
-local HEAD, PART, PART_SIZE = '<BBc16i8i8i8i8i8I4', '<i8i8', 16
+local VERSION, KERNEL, NEVER = 1, 3, -1
+local OK, STALE, OTHER_KERNEL = 0, 1, 2
+local HOME, LENT, TOMBSTONE = 0, 1, 2
+local PLAIN, RESET = '0', '1'
+-- version, kernel, kind, id, bytes ahead of the ledger
+local HEAD = '<BBBc16I4'
+-- permits, window, step, seen, used, number of parts; then the parts
+local BODY, PART, PART_SIZE = '<i8i8i8i8i8I4', '<i8i8', 16
 
-local state = redis.call('GET', KEYS[1]) or ARGV[2]
+local stored = redis.call('GET', KEYS[1])
+local state = stored or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
 end
-local version, kind, id, limit, window, step, seen, used, last, offset = struct.unpack(HEAD, state)
+local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
 if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
   return {VERSION, STALE, id}
 end
-local parts = string.sub(state, offset, offset + last * PART_SIZE - 1)
-local ledger = string.sub(state, offset + last * PART_SIZE)
+local ledger = string.sub(state, ledger_at + 1)
+if kernel ~= KERNEL then
+  return {VERSION, OTHER_KERNEL, id, kind == HOME and ledger or ''}
+end
+local news = kind == HOME and id ~= ARGV[1]
+local limit, window, step, seen, used, last, parts_at = struct.unpack(BODY, state, body)
+local parts = string.sub(state, parts_at, ledger_at)
 
 -- Parts are numbered from 1; those from `first` to `last` are alive.
 local first = 1
@@ -33,9 +43,9 @@ end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local changed = false
-if ARGV[4] == '1' then
-  seen, used, first, changed = 0, 0, last + 1, true
+local changed = ARGV[4] ~= PLAIN
+if ARGV[4] == RESET then
+  seen, used, first = 0, 0, last + 1
 end
 
 -- Behind by up to a window: time stands still. By more: the clock was set back for good.
@@ -134,7 +144,7 @@ local function gone_when(permits)
   return gone_at((part(first + low - 1)))
 end
 
-local reply = {VERSION, OK, id, now, at, 0, 0}
+local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
   local fits = math.floor(math.max(limit - used, 0) / permits)
@@ -158,14 +168,19 @@ if charged > 0 then
 elseif last >= first then
   missing = gone_at((part(last))) - at
 end
-reply[6], reply[7] = limit - used, missing
+reply[7], reply[8] = limit - used, missing
 if changed then
   parts = string.sub(parts, (first - 1) * PART_SIZE + 1, last * PART_SIZE)
   if charged > 0 then
     parts = parts .. struct.pack(PART, current, charged)
   end
   local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing) / 1000) + 1000)
-  local head = struct.pack(HEAD, VERSION, kind, id, limit, window, step, at, used, #parts / PART_SIZE)
-  redis.call('SET', KEYS[1], head .. parts .. ledger, 'PX', string.format('%.0f', ttl))
+  if stored and news then
+    -- How long home must live only those know who know its ledger.
+    ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
+  end
+  local new = struct.pack(BODY, limit, window, step, at, used, #parts / PART_SIZE) .. parts
+  local head = struct.pack(HEAD, VERSION, KERNEL, kind, id, body - 1 + #new)
+  redis.call('SET', KEYS[1], head .. new .. ledger, 'PX', string.format('%.0f', ttl))
 end
 return reply

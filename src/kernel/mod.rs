@@ -16,6 +16,8 @@
 pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod fixed_window;
+#[cfg(test)]
+pub(crate) mod lend;
 pub(crate) mod sliding_window;
 pub(crate) mod state;
 #[cfg(test)]

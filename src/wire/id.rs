@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_id_of_a_definition_never_changes() {
         let limit: Limit = "token-bucket 500000/s burst 50000".parse().unwrap();
-        assert_eq!(GrantId::of_definition(&limit, 3).to_string(), "TODO");
+        assert_eq!(GrantId::of_definition(&limit, 3).to_string(), "0000000000000000352ba6a260294188");
         assert_ne!(GrantId::of_definition(&limit, 3), GrantId::of_definition(&limit, 4));
         let other: Limit = "token-bucket 500000/s burst 50001".parse().unwrap();
         assert_ne!(GrantId::of_definition(&limit, 3), GrantId::of_definition(&other, 3));

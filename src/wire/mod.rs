@@ -16,6 +16,8 @@ mod packed;
 mod reply;
 mod run;
 mod scripts;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use escrow::{GrantReply, GrantRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;

@@ -3,11 +3,14 @@
 //! * `reference`: each decision equals a plain implementation in rationals or over a list of all past events.
 //! * `formula`: admissions never exceed the algorithm's own bound, in any interval.
 //! * `laws`: batches equal single calls, waits are exact, refunds lift nothing above its capacity, debts are held.
+//! * `lend`: what home hands over with a share is what it had, and not more at any later time.
 //! * `oracle`: the scripts in `lua/` decide the same, on a real server.
 //! * `time`: a clock that steps back neither admits more nor locks out.
 
 mod formula;
 mod laws;
+mod lend;
+#[cfg(feature = "redis")]
 mod oracle;
 mod reference;
 mod time;
