@@ -4,8 +4,13 @@
 //! the cluster by [`Topology::new`], from one MOVED by [`Topology::with_moved`]. Replicas never enter: a share on a
 //! replica would be a share that nobody can charge.
 
+pub(crate) mod parse;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
+mod watch;
 
-pub(crate) use snapshot::{Malformed, Master, Topology};
+#[cfg(test)]
+pub(crate) use snapshot::Malformed;
+pub use snapshot::{Master, Topology};
+pub use watch::TopologyWatch;

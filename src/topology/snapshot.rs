@@ -17,10 +17,13 @@ type Owners = Box<[u16; COUNT]>;
 
 /// A node that owns slots for writes. Its id is its identity; the address may change under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Master {
+#[non_exhaustive]
+pub struct Master {
+    /// The cluster's name for it: 40 hexadecimal digits.
     pub id: Box<str>,
     /// A name or an address, as the cluster announces it; IPv6 without brackets.
     pub host: Box<str>,
+    /// Where it takes commands.
     pub port: u16,
 }
 
@@ -43,7 +46,7 @@ impl fmt::Display for Master {
 
 /// Which master owns which slot, at one epoch of the cluster.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Topology {
+pub struct Topology {
     epoch: u64,
     /// In the order of their ids, so that every client numbers them alike whatever the order of the reply.
     masters: Box<[Master]>,

@@ -1,0 +1,173 @@
+//! The settings of a shared store.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::Builder;
+use crate::error::Error;
+use crate::flow::sharded::Shared;
+use crate::plan::Shards;
+use crate::selector::{RoundRobin, Selector};
+#[cfg(feature = "tls")]
+use crate::store::cluster::Certificates;
+use crate::store::cluster::{Engine, Router, Settings};
+use crate::sync::Arc;
+
+#[derive(Clone)]
+pub(super) struct RedisSettings {
+    urls: Option<Vec<String>>,
+    shards: Shards,
+    selector: Arc<dyn Selector>,
+    timeout: Duration,
+    runtime: Option<Handle>,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
+}
+
+impl Default for RedisSettings {
+    fn default() -> Self {
+        Self {
+            urls: None,
+            shards: Shards::PerMaster,
+            selector: Arc::new(RoundRobin),
+            // A round trip takes under a millisecond; a failover takes seconds. What lies between is a stall
+            // that is worth waiting for as long as there is nothing better to do.
+            timeout: Duration::from_millis(500),
+            runtime: None,
+            #[cfg(feature = "tls")]
+            certificates: Certificates::default(),
+        }
+    }
+}
+
+/// URLs may hold a password.
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSettings")
+            .field("urls", &self.urls.as_ref().map_or(0, Vec::len))
+            .field("shards", &self.shards)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Needs the feature `redis`.
+impl Builder {
+    /// Keeps the limits on a Redis Cluster, or on a single server. One node of a cluster is enough to find the others;
+    /// with several, any that answers will do. Default: none, the embedded store.
+    ///
+    /// A URL is `redis://[user:password@]host[:port]`, with `rediss` for TLS (feature `tls`), or just `host:port`. User,
+    /// password and TLS of the first one go for every node.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"]).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn redis(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.redis.urls = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// How many shards a key is split into, unless it is split already. Default: [`Shards::PerMaster`].
+    ///
+    /// The first client that uses a key decides; whoever comes with another number follows.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, Shards};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).shards(Shards::Off).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn shards(mut self, shards: Shards) -> Self {
+        self.redis.shards = shards;
+        self
+    }
+
+    /// Which shard a call asks first. Default: [`RoundRobin`].
+    ///
+    /// ```
+    /// # use shardlimit::{LeastLoaded, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).selector(LeastLoaded).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn selector(mut self, selector: impl Selector) -> Self {
+        self.redis.selector = Arc::new(selector);
+        self
+    }
+
+    /// The longest that one request to the store may take before its call ends with an error. Default: 500 ms.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).timeout(Duration::from_millis(50)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.redis.timeout = timeout;
+        self
+    }
+
+    /// The tokio runtime that the limiter's own tasks run on. Default: the one that the first call comes from, or a
+    /// thread of its own if that comes from none. Callers may be on any runtime, or on none.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # let runtime = tokio::runtime::Runtime::new().unwrap();
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).runtime(runtime.handle().clone()).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.redis.runtime = Some(runtime);
+        self
+    }
+
+    /// The certificate, as PEM, of the authority that signed the servers'. Default: those that the system trusts.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # let authority = Vec::new();
+    /// let builder = Limiter::builder().redis(["rediss://10.0.0.1:6379"]).tls_authority(authority);
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.redis.certificates.authority = Some(pem.into());
+        self
+    }
+
+    /// The certificate and the key, as PEM, that this client shows to the servers. Default: none.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # let (certificate, key) = (Vec::new(), Vec::new());
+    /// let builder = Limiter::builder().redis(["rediss://10.0.0.1:6379"]).tls_client(certificate, key);
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn tls_client(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.redis.certificates.client = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// What limits on a shared store have in common; none if no URL was given.
+    pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
+        let RedisSettings { urls, shards, selector, timeout, runtime, .. } = &self.redis;
+        let Some(urls) = urls else { return Ok(None) };
+        let settings = Settings::new(
+            urls,
+            *timeout,
+            #[cfg(feature = "tls")]
+            &self.redis.certificates,
+        )?;
+        let router = Router::new(settings);
+        Ok(Some(Shared {
+            engine: Arc::new(Engine::new(router, runtime.clone())),
+            prefix: self.prefix.as_str().into(),
+            shards: *shards,
+            selector: Arc::clone(selector),
+            clock: self.clock.clone().unwrap_or_default(),
+            timeout: *timeout,
+            max_keys: self.max_keys,
+        }))
+    }
+}

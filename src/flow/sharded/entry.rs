@@ -1,0 +1,192 @@
+//! A key as this process knows it: its plan and the lanes to its shards.
+
+use arc_swap::ArcSwap;
+
+use super::SharedLimit;
+use super::lane::Lane;
+use crate::clock::Micros;
+use crate::key::{Slot, home_slot, sub_key};
+use crate::limit::Share;
+use crate::plan::ShardCounts;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::wire::{GrantId, Ledger, Status};
+
+/// A sub-key lives for at least so long after its last use: ten minutes, so that what was lent is still there after
+/// any pause that a client may make between two steps.
+const LEAST_LIFE: u64 = 600_000;
+/// Home outlives what it lent by so much: more than the time between two touches, and than clocks drift in ten minutes.
+const OUTLIVES: u64 = 10_000;
+
+pub(crate) struct Entry {
+    pub key: Box<[u8]>,
+    /// The hash of the key under its limit: the owner of receipts.
+    pub owner: u64,
+    pub home: Slot,
+    view: ArcSwap<View>,
+    /// Held while the view is replaced.
+    replacing: Mutex<()>,
+    turn: AtomicU64,
+    /// When home was last asked, by this process's clock.
+    asked: AtomicU64,
+    /// The latest that home's own clock was heard to show.
+    home_time: AtomicU64,
+    /// Held by the one task of this process that moves the key's shares.
+    pub(super) escrow: tokio::sync::Mutex<()>,
+    /// When that task may next begin, by this process's clock.
+    pub(super) next_step: AtomicU64,
+}
+
+/// The plan in force, as far as it is known here.
+pub(crate) struct View {
+    /// The id of home's ledger.
+    pub id: GrantId,
+    pub ledger: Ledger,
+    /// Home's clock when it said so.
+    pub heard: Micros,
+    /// To home, then to each share that is live.
+    pub lanes: Box<[Arc<Lane>]>,
+}
+
+/// When home said what its ledger is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Word {
+    /// By home's own clock: the later word wins.
+    At(Micros),
+    /// In answer to a step that was taken from this plan: good if it is still the one that is known.
+    InsteadOf(GrantId),
+}
+
+impl View {
+    pub(super) fn is_split(&self) -> bool {
+        !self.ledger.grants.is_empty()
+    }
+
+    pub(super) fn home(&self) -> &Arc<Lane> {
+        &self.lanes[0]
+    }
+
+    /// Whether some share is on its way.
+    pub(super) fn is_pending(&self) -> bool {
+        self.ledger.grants.iter().any(|grant| matches!(grant.status, Status::Pending { .. }))
+    }
+}
+
+impl Entry {
+    pub(super) fn new(limit: &SharedLimit, key: &[u8], owner: u64) -> Self {
+        let home = home_slot(&limit.name, key);
+        let entry = Self {
+            key: key.into(),
+            owner,
+            home,
+            view: ArcSwap::from_pointee(View {
+                id: limit.alone,
+                ledger: limit.ledger.clone(),
+                heard: 0,
+                lanes: Box::default(),
+            }),
+            replacing: Mutex::default(),
+            turn: AtomicU64::new(rand::random()),
+            asked: AtomicU64::new(0),
+            home_time: AtomicU64::new(0),
+            escrow: tokio::sync::Mutex::default(),
+            next_step: AtomicU64::new(0),
+        };
+        entry.view.store(Arc::new(entry.view_of(limit, limit.alone, limit.ledger.clone(), 0)));
+        entry
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// What this process had of each shard of the present plan.
+    pub(crate) fn counts(&self) -> Vec<ShardCounts> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let of = |lane: &Arc<Lane>| ShardCounts {
+            slot: lane.slot,
+            runs: read(&lane.counts.runs),
+            allowed: read(&lane.counts.allowed),
+            denied: read(&lane.counts.denied),
+        };
+        self.view().lanes.iter().map(of).collect()
+    }
+
+    pub(super) fn next_turn(&self) -> u64 {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Home answered a request that was sent at `asked`.
+    pub(super) fn heard(&self, asked: Micros, home_time: Micros) {
+        self.asked.fetch_max(asked, Ordering::Relaxed);
+        self.home_time.fetch_max(home_time, Ordering::Relaxed);
+    }
+
+    /// An id for the next change of the ledger in `view`.
+    pub(super) fn next_id(&self, view: &View) -> GrantId {
+        view.id.after(self.home_time.load(Ordering::Relaxed) / 1_000, rand::random())
+    }
+
+    /// How long ago home was last asked.
+    pub(super) fn silence(&self, now: Micros) -> Micros {
+        now.saturating_sub(self.asked.load(Ordering::Relaxed))
+    }
+
+    /// Takes home's word for the plan, unless a later one is known.
+    pub(super) fn adopt(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, word: Word) {
+        let _one = lock(&self.replacing);
+        let known = self.view.load();
+        let (later, said) = match word {
+            Word::At(said) => (said >= known.heard, said),
+            Word::InsteadOf(before) => (known.id == before, known.heard),
+        };
+        if known.id == id || !later {
+            return;
+        }
+        crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
+        self.view.store(Arc::new(self.view_of(limit, id, ledger, said)));
+    }
+
+    fn view_of(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, heard: Micros) -> View {
+        let known = self.view.load();
+        let kept = |slot: Slot, id: GrantId| {
+            known.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
+        };
+        let (home_life, lent_life) = lives(&ledger);
+        let counts = |slot: Slot| known.lanes.iter().find(|lane| lane.slot == slot).map(|lane| Arc::clone(&lane.counts));
+        let lane = |slot, id, share, parts, is_home, life| {
+            let sub_key = sub_key(&limit.prefix, slot, &limit.name, &self.key);
+            let counts = counts(slot).unwrap_or_default();
+            Arc::new(Lane::new(slot, sub_key, id, share, parts, is_home, life, counts))
+        };
+        let home_parts = (ledger.home_permits(), ledger.home_burst());
+        let mut lanes = vec![lane(self.home, id, ledger.home_share(), home_parts, true, home_life)];
+        for grant in ledger.grants.iter().filter(|grant| grant.status == Status::Live) {
+            let parts = (grant.permits, grant.burst);
+            lanes.push(kept(grant.slot, grant.id).unwrap_or_else(|| {
+                lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)
+            }));
+        }
+        View { id, ledger, heard, lanes: lanes.into() }
+    }
+}
+
+/// How long home and the shares that it lent live after their last use, at the least, in ms.
+pub(super) fn lives(ledger: &Ledger) -> (u64, u64) {
+    if ledger.grants.is_empty() {
+        return (0, 0);
+    }
+    let longest = ledger.grants.iter().map(|grant| refill(&ledger.share_of(grant))).max().unwrap_or(0);
+    let longest = longest.max(refill(&ledger.home_share())) / 1_000;
+    // Twice a refill: a debt may be as large as a full bucket.
+    let lent = LEAST_LIFE.max(2 * longest + 1_000);
+    (lent + OUTLIVES, lent)
+}
+
+/// How long until a share is as new, at the most.
+fn refill(share: &Share) -> Micros {
+    match share {
+        Share::Bucket(bucket) => bucket.refill,
+        Share::Fixed(window) | Share::Sliding(window) => 2 * window.window,
+    }
+}

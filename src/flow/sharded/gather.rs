@@ -1,0 +1,101 @@
+//! Asks above one share: parts from several shards, all or nothing.
+//!
+//! Shards are asked one after the other, by slot: the same order for all clients, so of two that want the same permits
+//! one gets them. What was taken is given back if the rest is not there, also when the caller goes away.
+
+use super::SharedLimit;
+use super::entry::{Entry, View};
+use super::lane::{Lane, Miss, Outcome, Work, outcome};
+use crate::decision::{Charge, Decision, Receipt};
+use crate::kernel::Refund;
+use crate::sync::Arc;
+
+/// Permits taken so far. Dropping it gives them back.
+struct Held<'a> {
+    limit: &'a Arc<SharedLimit>,
+    entry: &'a Arc<Entry>,
+    parts: Vec<(Arc<Lane>, Charge)>,
+}
+
+impl Held<'_> {
+    fn keep(mut self) -> Vec<Charge> {
+        std::mem::take(&mut self.parts).into_iter().map(|(_, charge)| charge).collect()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for (lane, charge) in self.parts.drain(..) {
+            lane.ceiling.clear();
+            let Charge { permits, at, line, .. } = charge;
+            self.limit.give_back(self.entry, &lane, Refund { permits, at, line });
+        }
+    }
+}
+
+/// # Cancel safety
+/// What was taken is given back.
+pub(super) async fn gather(
+    limit: &Arc<SharedLimit>,
+    entry: &Arc<Entry>,
+    view: &View,
+    permits: u64,
+) -> Result<Decision, Miss> {
+    let mut lanes: Vec<&Arc<Lane>> = view.lanes.iter().collect();
+    lanes.sort_unstable_by_key(|lane| lane.slot);
+    // A look first: a part that is not there would be a run in vain, and one to take back.
+    let looks: Vec<_> = lanes.iter().map(|lane| limit.put(entry, lane, Work::Look)).collect();
+    let mut there = Vec::with_capacity(lanes.len());
+    for look in looks {
+        there.push(free(&outcome(look).await?));
+    }
+    let all: u64 = there.iter().sum();
+    if all < permits {
+        return Ok(denied(limit, view, permits - all));
+    }
+
+    let mut held = Held { limit, entry, parts: Vec::new() };
+    let (mut left, mut ahead) = (permits, all);
+    for (lane, there) in lanes.into_iter().zip(there) {
+        // In proportion to what is there, and no less than what the shards behind can't give.
+        ahead -= there;
+        let part = (u128::from(left) * u128::from(there) / u128::from((ahead + there).max(1))) as u64;
+        let part = part.max(left.saturating_sub(ahead)).min(left);
+        left -= take(&mut held, lane, part).await?;
+    }
+    if left > 0 {
+        return Ok(denied(limit, view, left));
+    }
+    let facts = limit.facts(view, None);
+    Ok(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, held.keep())))
+}
+
+/// Takes `part` from a shard, or what it still has if somebody took some since the look. Says how much.
+async fn take(held: &mut Held<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, Miss> {
+    let mut part = part;
+    for _ in 0..2 {
+        if part == 0 {
+            break;
+        }
+        let found = held.limit.ask(held.entry, lane, part).await?;
+        if found.verdict.granted > 0 {
+            let line = found.verdict.line + part as i64 * found.share.cost();
+            let charge = Charge { slot: lane.slot, id: found.id, permits: part, at: found.header.at, line };
+            held.parts.push((Arc::clone(lane), charge));
+            return Ok(part);
+        }
+        part = free(&found).min(part - 1);
+    }
+    Ok(0)
+}
+
+fn free(found: &Outcome) -> u64 {
+    found.header.level.max(0) as u64 / found.share.cost() as u64
+}
+
+/// So many permits are lacking in all: not before the whole limit could have brought them.
+fn denied(limit: &SharedLimit, view: &View, lacking: u64) -> Decision {
+    let whole = &view.ledger.limit;
+    let time = u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits().max(1));
+    Decision::denied_by_store(limit.facts(view, None), time as u64)
+}

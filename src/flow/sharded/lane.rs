@@ -1,0 +1,268 @@
+//! A lane: the calls of this process that go to one shard.
+//!
+//! While a batch is on its way the next one gathers; an idle lane sends at once. So nothing waits for a timer, and the
+//! more calls there are, the fewer script runs each of them costs.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::ceiling::Ceiling;
+use crate::clock::Micros;
+use crate::error::{Error, ErrorKind};
+use crate::kernel::{Header, Refund, Verdict};
+use crate::key::Slot;
+use crate::limit::Share;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::wire::GrantId;
+
+/// Calls of one run: what the scripts are made for.
+const MOST_ASKS: usize = 1_024;
+/// Calls that may wait for one shard. At a millisecond a batch that is 100 ms of waiting; more would be of no use.
+const MOST_WAITING: usize = 100_000;
+
+/// Refunds that wait for a shard that can't be reached. What is above it is lost: the limit is that much stricter.
+const MOST_KEPT: usize = 10_000;
+
+/// One shard as this process uses it.
+pub(crate) struct Lane {
+    pub slot: Slot,
+    pub sub_key: Box<[u8]>,
+    /// What the shard is asked under: its grant id, for home the id of its ledger.
+    pub id: GrantId,
+    pub share: Share,
+    /// Permits a period, and at once.
+    pub permits: u64,
+    pub burst: u64,
+    pub is_home: bool,
+    /// Milliseconds that its state lives at the least.
+    pub least_ttl: u64,
+    pub ceiling: Ceiling,
+    /// When its state was last written for the sake of its time to live.
+    pub touched: AtomicU64,
+    /// Shared with the lanes to the same slot before and after this one.
+    pub counts: Arc<Counts>,
+    waiting: AtomicUsize,
+    queue: Mutex<Queue>,
+}
+
+/// What this process had of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub runs: AtomicU64,
+    pub allowed: AtomicU64,
+    pub denied: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Of calls that nobody waits for any more.
+    refunds: Vec<Refund>,
+    /// A batch is on its way.
+    busy: bool,
+}
+
+pub(super) struct Job {
+    pub work: Work,
+    since: Instant,
+    done: oneshot::Sender<Answer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Ask(u64),
+    Look,
+    /// Home is to be there afterwards.
+    Make,
+    Reset,
+    Debt(u64),
+    Refund(Refund),
+}
+
+pub(super) type Answer = Result<Outcome, Miss>;
+
+/// What became of one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub header: Header,
+    /// Of a call that asked; `granted` is 0 or 1.
+    pub verdict: Verdict,
+    /// What the shard's numbers are to be read by.
+    pub share: Share,
+    pub id: GrantId,
+}
+
+/// Why there is no outcome.
+#[derive(Clone, Debug)]
+pub(super) enum Miss {
+    /// The shard is no more what this process took it for. The plan is up to date now; nothing was charged.
+    Stale,
+    Failed(Error),
+}
+
+/// What goes out together.
+#[derive(Default)]
+pub(super) struct Load {
+    pub jobs: Vec<Job>,
+    pub refunds: Vec<Refund>,
+}
+
+impl Lane {
+    #[allow(clippy::too_many_arguments, reason = "each is a field, and there is one caller")]
+    pub(super) fn new(
+        slot: Slot,
+        sub_key: Box<[u8]>,
+        id: GrantId,
+        share: Share,
+        (permits, burst): (u64, u64),
+        is_home: bool,
+        least_ttl: u64,
+        counts: Arc<Counts>,
+    ) -> Self {
+        Self {
+            slot,
+            sub_key,
+            id,
+            share,
+            permits,
+            burst,
+            is_home,
+            least_ttl,
+            ceiling: Ceiling::new(share),
+            touched: AtomicU64::new(0),
+            counts,
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Puts a call into the lane. If the lane was idle, what is to be sent comes back, and the caller sees to it.
+    pub(super) fn put(&self, work: Work) -> (oneshot::Receiver<Answer>, Option<Load>) {
+        let (done, answer) = oneshot::channel();
+        let job = Job { work, since: Instant::now(), done };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let queue = &mut *lock(&self.queue);
+        if queue.jobs.len() >= MOST_WAITING {
+            let message = format!("{MOST_WAITING} calls wait for one shard already; nothing was charged");
+            self.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "redis", message))));
+            return (answer, None);
+        }
+        queue.jobs.push_back(job);
+        (answer, self.take(queue))
+    }
+
+    /// Sends back what nobody waits for.
+    pub(super) fn give_back(&self, refund: Refund) -> Option<Load> {
+        let queue = &mut *lock(&self.queue);
+        queue.refunds.push(refund);
+        self.take(queue)
+    }
+
+    /// Keeps what was surely not given back for the next batch. It waits for one: nothing is sent for its sake.
+    pub(super) fn keep(&self, refunds: Vec<Refund>) {
+        let kept = &mut lock(&self.queue).refunds;
+        let room = MOST_KEPT.saturating_sub(kept.len());
+        kept.extend(refunds.into_iter().take(room));
+    }
+
+    fn take(&self, queue: &mut Queue) -> Option<Load> {
+        if queue.busy || (queue.jobs.is_empty() && queue.refunds.is_empty()) {
+            return None;
+        }
+        queue.busy = true;
+        let count = queue.jobs.len().min(MOST_ASKS);
+        Some(Load { jobs: queue.jobs.drain(..count).collect(), refunds: std::mem::take(&mut queue.refunds) })
+    }
+
+    pub(super) fn answer(&self, job: Job, answer: Answer) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let _ = self.deliver(job, answer);
+    }
+
+    fn deliver(&self, job: Job, answer: Answer) -> Result<(), Answer> {
+        job.done.send(answer)
+    }
+
+    /// Gives a call its outcome. A permit that nobody waits for any more goes back with the next batch.
+    pub(super) fn decide(&self, job: Job, outcome: Outcome) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let work = job.work;
+        if matches!(work, Work::Ask(_)) {
+            let counts = if outcome.verdict.granted > 0 { &self.counts.allowed } else { &self.counts.denied };
+            counts.fetch_add(1, Ordering::Relaxed);
+        }
+        if let (Work::Ask(permits), Err(Ok(Outcome { header, verdict, .. }))) = (work, self.deliver(job, Ok(outcome)))
+            && verdict.granted > 0
+        {
+            let line = verdict.line + permits as i64 * outcome.share.cost();
+            lock(&self.queue).refunds.push(Refund { permits, at: header.at, line });
+        }
+    }
+}
+
+impl Job {
+    /// Whether its caller has waited for longer than `most` before it was even sent.
+    pub(super) fn is_late(&self, most: std::time::Duration) -> bool {
+        self.since.elapsed() > most
+    }
+
+    /// Whether nobody waits for it.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.done.is_closed()
+    }
+}
+
+/// The right to send for a lane, one batch after the other. However it ends, the lane is free again and nobody is
+/// left without an answer: a call whose completion is dropped learns so.
+pub(super) struct Sending(pub Arc<Lane>);
+
+impl Sending {
+    /// The next load, or the end.
+    pub(super) fn next(&self) -> Option<Load> {
+        let queue = &mut *lock(&self.0.queue);
+        queue.busy = false;
+        self.0.take(queue)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let left = {
+            let queue = &mut *lock(&self.0.queue);
+            if !queue.busy {
+                return;
+            }
+            queue.busy = false;
+            std::mem::take(&mut queue.jobs)
+        };
+        // Only a runtime that ends, or a bug, leads here.
+        for job in left {
+            let message = "the limiter's runtime has ended; nothing was charged";
+            self.0.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "runtime", message))));
+        }
+    }
+}
+
+/// The outcome of a call once it comes.
+///
+/// # Cancel safety
+/// A permit that comes after this was dropped is given back.
+pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
+    answer.await.unwrap_or_else(|_| {
+        let message = "the limiter's runtime has ended; the permits may have been charged";
+        Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
+    })
+}
+
+/// `now` by the clock that ceilings go by.
+pub(super) fn is_due(last: &AtomicU64, now: Micros, period: Micros) -> bool {
+    let before = last.load(Ordering::Relaxed);
+    now.saturating_sub(before) >= period && last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}

@@ -1,0 +1,106 @@
+//! Calls on a shared store: from a key's plan to the shards that decide.
+//!
+//! * `call`: one call, from its check to its decision. `gather`: asks above one share.
+//! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
+//! * `lane`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the most.
+//! * `escrow`: how a plan comes to be.
+
+mod call;
+mod ceiling;
+mod drive;
+mod entry;
+mod escrow;
+mod gather;
+mod keys;
+mod lane;
+mod plan_view;
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::kernel::Refund;
+use crate::limit::{Limit, Share};
+use crate::plan::{Shards, shards_for};
+use crate::selector::Selector;
+use crate::store::cluster::Engine;
+use crate::sync::Arc;
+use crate::wire::{GrantId, Kind, Ledger, pack};
+use keys::Keys;
+use lane::{Answer, Load, Sending, Work};
+
+pub(crate) use entry::Entry;
+pub(crate) use lane::Lane;
+
+/// What all limits of a limiter on a shared store have in common.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub engine: Arc<Engine>,
+    pub prefix: Arc<str>,
+    pub shards: Shards,
+    pub selector: Arc<dyn Selector>,
+    pub clock: Clock,
+    pub timeout: Duration,
+    pub max_keys: usize,
+}
+
+/// A named limit on a shared store.
+pub(crate) struct SharedLimit {
+    pub name: Box<str>,
+    pub limit: Limit,
+    prefix: Arc<str>,
+    engine: Arc<Engine>,
+    shards: Shards,
+    selector: Arc<dyn Selector>,
+    clock: Clock,
+    timeout: Duration,
+    keys: Keys,
+    /// The ledger, its id and the packed state of a key that nobody has used yet.
+    ledger: Ledger,
+    alone: GrantId,
+    new_home: Vec<u8>,
+}
+
+impl SharedLimit {
+    pub(crate) fn new(shared: &Shared, name: &str, limit: Limit) -> Self {
+        let Shared { engine, prefix, shards, selector, clock, timeout, max_keys } = shared.clone();
+        // Limits have no revisions yet: the first definition of a key stays in force until the key falls idle.
+        let ledger = Ledger::new(limit, 0, 1);
+        let alone = GrantId::of_definition(&limit, 0);
+        let new_home = pack(Kind::Home, alone, &Share::whole(&limit), None, &ledger.encode());
+        let keys = Keys::new(max_keys);
+        Self { name: name.into(), limit, prefix, engine, shards, selector, clock, timeout, keys, ledger, alone, new_home }
+    }
+
+    pub(crate) fn entry(&self, key: &[u8]) -> Arc<Entry> {
+        self.keys.entry(self, key)
+    }
+
+    /// Whether a key under this ledger is to be split, as far as the topology is known.
+    fn may_split(&self, ledger: &Ledger) -> bool {
+        let masters = self.engine.router.topology().masters().len();
+        masters > 0 && shards_for(&ledger.limit, self.shards, masters) > 1
+    }
+
+    /// Puts work into a lane, and sends it if the lane was idle.
+    fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> oneshot::Receiver<Answer> {
+        let (answer, load) = lane.put(work);
+        self.send(entry, lane, load);
+        answer
+    }
+
+    /// Returns permits that nobody waits for.
+    fn give_back(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, refund: Refund) {
+        let load = lane.give_back(refund);
+        self.send(entry, lane, load);
+    }
+
+    fn send(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) {
+        if let Some(load) = load {
+            let sending = Sending(Arc::clone(lane));
+            // If it can't be spawned it is dropped, and that answers everybody.
+            let _ = self.engine.spawn(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The plan of a key, for people.
+
+use super::SharedLimit;
+use super::entry::Entry;
+use super::lane::{Miss, Work, outcome};
+use super::{call, escrow};
+use crate::error::Error;
+use crate::plan::{Plan, PlannedShard};
+use crate::sync::Arc;
+
+impl SharedLimit {
+    /// The plan in force; it is made if there is none, and brought to its end if somebody left it half done.
+    ///
+    /// # Cancel safety
+    /// A plan that was begun is finished by the next client that sees it.
+    pub(crate) async fn plan(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Plan, Error> {
+        let view = entry.view();
+        match outcome(self.put(entry, view.home(), Work::Make)).await {
+            Ok(_) | Err(Miss::Stale) => {}
+            Err(Miss::Failed(error)) => return Err(error),
+        }
+        let (limit, key) = (Arc::clone(self), Arc::clone(entry));
+        let (done, settled) = tokio::sync::oneshot::channel();
+        // On the limiter's runtime, because it has timers.
+        self.engine.spawn(async move {
+            let _ = done.send(escrow::settle(&limit, &key, None).await);
+        })?;
+        match settled.await {
+            Ok(settled) => settled.map_err(crate::store::cluster::Fault::into_error)?,
+            Err(_) => return Err(call::error_of(Miss::Stale)),
+        }
+        let view = entry.view();
+        let topology = self.engine.router.topology();
+        let shards = view.lanes.iter().map(|lane| PlannedShard {
+            is_home: lane.is_home,
+            sub_key: lane.sub_key.clone(),
+            slot: lane.slot,
+            master: topology.master_of(lane.slot).cloned(),
+            grant: lane.id.to_string(),
+            permits: lane.permits,
+            burst: lane.burst,
+        });
+        Ok(Plan { limit: view.ledger.limit, shards: shards.collect() })
+    }
+}

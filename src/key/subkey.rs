@@ -1,0 +1,57 @@
+//! The Redis keys that hold a key's shards.
+
+use super::Slot;
+
+/// The slot of a key's home: of the name and the key as they are, braces or not, so that nobody outside chooses it.
+pub(crate) fn home_slot(name: &str, key: &[u8]) -> Slot {
+    let mut crc = crc16::State::<crc16::XMODEM>::new();
+    crc.update(name.as_bytes());
+    crc.update(b":");
+    crc.update(key);
+    Slot::new(crc.get() % Slot::COUNT).expect("below the count")
+}
+
+/// `prefix:{tag}:name:key`. Neither prefix nor name holds a brace, so the tag alone decides the slot; no number of the
+/// limit is in it, so that a changed limit finds its state.
+pub(crate) fn sub_key(prefix: &str, slot: Slot, name: &str, key: &[u8]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(prefix.len() + name.len() + key.len() + 9);
+    bytes.extend(prefix.as_bytes());
+    bytes.extend(b":{");
+    bytes.extend(slot.tag().as_bytes());
+    bytes.extend(b"}:");
+    bytes.extend(name.as_bytes());
+    bytes.push(b':');
+    bytes.extend(key);
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever a key holds, its sub-keys lie where they are meant to.
+        #[test]
+        fn a_sub_key_lies_on_its_slot(number in 0..Slot::COUNT, key in prop::collection::vec(any::<u8>(), 1..80)) {
+            let slot = Slot::new(number).unwrap();
+            prop_assert_eq!(Slot::of(&sub_key("shardlimit", slot, "login", &key)), slot);
+        }
+
+        /// Two keys never share a sub-key, nor do two names.
+        #[test]
+        fn sub_keys_are_distinct(a in "[a-c:{}]{1,6}", b in "[a-c:{}]{1,6}") {
+            let slot = Slot::of(b"x");
+            let one = sub_key("p", slot, "n", a.as_bytes());
+            prop_assert_eq!(one == sub_key("p", slot, "n", b.as_bytes()), a == b);
+            prop_assert!(one != sub_key("p", slot, "m", b.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn it_reads_as_documented() {
+        let slot = home_slot("checkout", b"item:{42}");
+        let text = String::from_utf8(sub_key("shardlimit", slot, "checkout", b"item:{42}").into()).unwrap();
+        assert_eq!(text, format!("shardlimit:{{{}}}:checkout:item:{{42}}", slot.tag()));
+    }
+}

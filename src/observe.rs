@@ -1,0 +1,83 @@
+//! Every event that this library emits, in one list.
+//!
+//! | event | level | when |
+//! |---|---|---|
+//! | `topology changed` | INFO | another owner of a slot, another master |
+//! | `topology refused` | ERROR | a node said something about the cluster that can't be |
+//! | `topology unknown` | ERROR | no node answered |
+//! | `connected` | INFO | a connection is open |
+//! | `unreachable` | ERROR | a connection could not be opened |
+//! | `fault` | ERROR | a request ended without an answer |
+//! | `planned` | INFO | a key was split, or its plan became known |
+//! | `share lost` | ERROR | a share that home had lent was not there |
+//! | `denied` | WARN | a call was denied |
+//! | `allowed` | DEBUG | a call was allowed; one in 1,024 |
+//!
+//! Keys are escaped and cut: they come from outside.
+
+use std::fmt;
+
+use tracing::{debug, error, info, warn};
+
+use crate::store::cluster::{Address, Fault};
+use crate::topology::Topology;
+use crate::wire::GrantId;
+
+/// One in so many allowed calls is told of: at a million a second that is a thousand events.
+const SAMPLE: u64 = 1_024;
+/// Bytes of a key that an event shows.
+const KEY: usize = 64;
+
+pub(crate) fn topology_changed(topology: &Topology) {
+    info!(epoch = topology.epoch(), masters = topology.masters().len(), covered = topology.covered(), "topology changed");
+}
+
+pub(crate) fn topology_refused(from: &Address, why: &impl fmt::Display) {
+    error!(%from, %why, "topology refused");
+}
+
+pub(crate) fn topology_unknown(why: &str) {
+    error!(why, "topology unknown");
+}
+
+pub(crate) fn connected(address: &Address) {
+    info!(%address, "connected");
+}
+
+pub(crate) fn unreachable(address: &Address, why: &str) {
+    error!(%address, why, "unreachable");
+}
+
+pub(crate) fn fault(limit: &str, key: &[u8], fault: &Fault) {
+    error!(limit, key = %Key(key), ?fault, "fault");
+}
+
+pub(crate) fn planned(limit: &str, key: &[u8], plan: GrantId, shards: usize) {
+    info!(limit, key = %Key(key), %plan, shards, "planned");
+}
+
+pub(crate) fn share_lost(limit: &str, key: &[u8], grant: GrantId) {
+    error!(limit, key = %Key(key), %grant, "share lost");
+}
+
+pub(crate) fn denied(limit: &str, key: &[u8], permits: u64) {
+    warn!(limit, key = %Key(key), permits, "denied");
+}
+
+/// `turn` counts the calls of the key.
+pub(crate) fn allowed(limit: &str, key: &[u8], permits: u64, turn: u64) {
+    if turn.is_multiple_of(SAMPLE) {
+        debug!(limit, key = %Key(key), permits, "allowed");
+    }
+}
+
+/// A key as a log can bear it.
+struct Key<'a>(&'a [u8]);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(KEY)];
+        write!(f, "{}", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { f.write_str("…") } else { Ok(()) }
+    }
+}

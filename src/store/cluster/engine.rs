@@ -1,0 +1,71 @@
+//! The runtime that a limiter's own tasks run on.
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use tokio::runtime::Handle;
+
+use super::router::Router;
+use super::watcher;
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, thread};
+
+/// Starts with the first call: nothing runs and no socket is open before, so a process may fork until then.
+pub(crate) struct Engine {
+    pub router: Arc<Router>,
+    given: Option<Handle>,
+    runtime: OnceLock<Result<Runtime, Error>>,
+}
+
+struct Runtime {
+    handle: Handle,
+    /// Dropped with the engine: it ends a runtime of our own.
+    _own: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Engine {
+    pub(crate) fn new(router: Router, given: Option<Handle>) -> Self {
+        Self { router: Arc::new(router), given, runtime: OnceLock::new() }
+    }
+
+    /// Runs a task on the runtime that was given, else the one that the first call came from, else one of its own.
+    ///
+    /// # Errors
+    /// When a thread for a runtime can't be had.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+        self.handle()?.spawn(task);
+        Ok(())
+    }
+
+    /// Starts watching the cluster before the first call does.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        self.handle().map(|_| ())
+    }
+
+    fn handle(&self) -> Result<&Handle, Error> {
+        let runtime = self.runtime.get_or_init(|| {
+            let runtime = match self.given.clone().or_else(|| Handle::try_current().ok()) {
+                Some(handle) => Runtime { handle, _own: None },
+                None => own_runtime()?,
+            };
+            runtime.handle.spawn(watcher::watch(Arc::downgrade(&self.router)));
+            Ok(runtime)
+        });
+        runtime.as_ref().map(|runtime| &runtime.handle).map_err(Clone::clone)
+    }
+}
+
+/// A thread with a runtime, for callers who have none. It ends when the engine does.
+fn own_runtime() -> Result<Runtime, Error> {
+    let wrong = |error: std::io::Error| {
+        Error::new(ErrorKind::NotSent, "runtime", format!("can't be started ({error}); pass one to the builder"))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(wrong)?;
+    let handle = runtime.handle().clone();
+    let (own, ended) = tokio::sync::oneshot::channel();
+    let run = move || {
+        let _ = runtime.block_on(ended);
+    };
+    thread::Builder::new().name("shardlimit".into()).spawn(run).map_err(wrong)?;
+    Ok(Runtime { handle, _own: Some(own) })
+}

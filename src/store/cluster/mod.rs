@@ -1,0 +1,22 @@
+//! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
+//!
+//! * `settings`: where the servers are. `node`: one server and the connection to it.
+//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
+//! * `tls`: certificates, with the feature of that name.
+//! * `watcher`: keeps the topology up to date. `engine`: the runtime that all of this runs on.
+
+mod engine;
+mod fault;
+mod node;
+mod router;
+mod settings;
+#[cfg(feature = "tls")]
+mod tls;
+mod watcher;
+
+pub(crate) use engine::Engine;
+pub(crate) use fault::{Address, Fault};
+pub(crate) use router::{Request, Router};
+pub(crate) use settings::Settings;
+#[cfg(feature = "tls")]
+pub(crate) use tls::Certificates;

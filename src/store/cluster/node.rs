@@ -1,0 +1,184 @@
+//! One server and the connection to it.
+
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushInfo, PushKind, Value, cmd};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::fault::{Address, Fault};
+use crate::observe;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::wire::Script;
+
+/// The longest that opening a connection may take: name, handshake, log-in and scripts.
+const CONNECT: Duration = Duration::from_secs(2);
+/// The first wait after a failed attempt, and the longest. Drawn at random between a half and the whole, so that
+/// clients that lost a server together do not come back together.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+/// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
+const QUEUE: usize = 1_024;
+
+pub(crate) struct Node {
+    pub address: Address,
+    info: ConnectionInfo,
+    link: Arc<ArcSwapOption<Link>>,
+    /// Held by whoever opens a connection: the others wait for it, and take what it got.
+    opening: tokio::sync::Mutex<Attempts>,
+    opened: AtomicU64,
+    /// Rung when the connection is lost.
+    lost: Arc<Notify>,
+}
+
+/// An open connection. The number tells it from those before and after it.
+struct Link {
+    number: u64,
+    connection: MultiplexedConnection,
+}
+
+#[derive(Default)]
+struct Attempts {
+    failed: u32,
+    again: Option<Instant>,
+    why: String,
+}
+
+impl Node {
+    pub(crate) fn new(address: Address, info: ConnectionInfo, lost: Arc<Notify>) -> Self {
+        let opening = tokio::sync::Mutex::default();
+        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.link.load().is_some()
+    }
+
+    /// Sends one command; with `asking`, together with ASKING in one pipeline, so that nothing comes between them.
+    ///
+    /// `sent` is `true` as long as the command may be on its way without an answer.
+    ///
+    /// # Cancel safety
+    /// The command may run if `sent` says so.
+    pub(super) async fn call(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        sent: &crate::sync::atomic::AtomicBool,
+    ) -> Result<Value, Fault> {
+        let link = self.connected().await?;
+        let mut connection = link.connection.clone();
+        sent.store(true, Ordering::Relaxed);
+        let reply = if asking {
+            let mut pipeline = Pipeline::with_capacity(2);
+            pipeline.cmd("ASKING").add_command(command.clone());
+            connection.send_packed_commands(&pipeline, 0, 2).await.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+        } else {
+            connection.send_packed_command(command).await
+        };
+        sent.store(false, Ordering::Relaxed);
+        if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
+            self.forget(link.number);
+        }
+        Fault::check(&self.address, reply)
+    }
+
+    /// Sends commands that change nothing, as one pipeline; each has a reply of its own.
+    pub(super) async fn ask(&self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+        let link = self.connected().await?;
+        let mut pipeline = Pipeline::with_capacity(commands.len());
+        for command in commands {
+            pipeline.add_command(command.clone());
+        }
+        let replies = link.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
+        replies.map_err(|error| Fault::Unknown(format!("{}: {error}", self.address)))
+    }
+
+    /// The connection, opened if there is none. Between failed attempts everybody fails at once.
+    ///
+    /// # Cancel safety
+    /// An attempt that is dropped counts as none.
+    async fn connected(&self) -> Result<Arc<Link>, Fault> {
+        if let Some(link) = self.link.load_full() {
+            return Ok(link);
+        }
+        let mut attempts = self.opening.lock().await;
+        if let Some(link) = self.link.load_full() {
+            return Ok(link);
+        }
+        if attempts.again.is_some_and(|again| Instant::now() < again) {
+            return Err(Fault::NotSent(format!("{} can't be reached ({})", self.address, attempts.why)));
+        }
+        match tokio::time::timeout(CONNECT, self.open()).await {
+            Ok(Ok(link)) => {
+                *attempts = Attempts::default();
+                let link = Arc::new(link);
+                self.link.store(Some(Arc::clone(&link)));
+                observe::connected(&self.address);
+                Ok(link)
+            }
+            failed => {
+                let why = match failed {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => format!("no connection within {CONNECT:?}"),
+                };
+                attempts.failed += 1;
+                let wait = BACKOFF.0.saturating_mul(1 << attempts.failed.min(16)).min(BACKOFF.1);
+                attempts.again = Some(Instant::now() + wait.mul_f64(rand::random_range(0.5..1.0)));
+                observe::unreachable(&self.address, &why);
+                attempts.why.clone_from(&why);
+                Err(Fault::NotSent(format!("{} can't be reached ({why})", self.address)))
+            }
+        }
+    }
+
+    async fn open(&self) -> redis::RedisResult<Link> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let (link, lost) = (Arc::downgrade(&self.link), Arc::clone(&self.lost));
+        let on_push = move |push: PushInfo| {
+            if push.kind == PushKind::Disconnection {
+                if let Some(link) = link.upgrade() {
+                    forget(&link, number);
+                }
+                lost.notify_one();
+            }
+            Ok::<(), redis::aio::SendError>(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE)
+            .set_push_sender(on_push);
+        let client = Client::open(self.info.clone())?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut load = Pipeline::new();
+        for script in Script::ALL {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        }
+        // A user who may not load scripts may still run them by EVAL: each reply is its own matter.
+        connection.send_packed_commands(&load, 0, Script::ALL.len()).await?;
+        Ok(Link { number, connection })
+    }
+
+    fn forget(&self, number: u64) {
+        forget(&self.link, number);
+        self.lost.notify_one();
+    }
+}
+
+/// Lets go of a connection, unless another one has taken its place.
+fn forget(link: &ArcSwapOption<Link>, number: u64) {
+    link.rcu(|now| now.as_ref().filter(|link| link.number != number).cloned());
+}
+
+/// The commands that describe the cluster.
+pub(super) fn describe() -> [Cmd; 2] {
+    let about = |what: &str| {
+        let mut command = cmd("CLUSTER");
+        command.arg(what);
+        command
+    };
+    [about("SLOTS"), about("INFO")]
+}
