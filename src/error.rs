@@ -53,6 +53,12 @@ pub enum ErrorKind {
     NameTaken,
     /// The receipt was given for another limit or another key.
     ForeignReceipt,
+    /// The store was not asked, or proved that it did nothing: nothing was charged, and asking again is safe.
+    NotSent,
+    /// The store was asked and did not answer: the permits may have been charged.
+    Unknown,
+    /// The store would not do it, and will not until somebody changes its settings: nothing was charged.
+    Refused,
 }
 
 impl Error {

@@ -29,7 +29,12 @@ const SAMPLE: u64 = 1_024;
 const KEY: usize = 64;
 
 pub(crate) fn topology_changed(topology: &Topology) {
-    info!(epoch = topology.epoch(), masters = topology.masters().len(), covered = topology.covered(), "topology changed");
+    info!(
+        epoch = topology.epoch(),
+        masters = topology.masters().len(),
+        covered = topology.covered(),
+        "topology changed"
+    );
 }
 
 pub(crate) fn topology_refused(from: &Address, why: &impl fmt::Display) {

@@ -59,7 +59,9 @@ impl Fault {
         let detail = error.details().unwrap_or_default();
         let said = || format!("{from} says {} {detail}", error.code());
         match error.code() {
-            "MOVED" => redirect(from, detail).map_or_else(|| Self::Refused(said()), |(slot, to)| Self::Moved { slot, to }),
+            "MOVED" => {
+                redirect(from, detail).map_or_else(|| Self::Refused(said()), |(slot, to)| Self::Moved { slot, to })
+            }
             "ASK" => redirect(from, detail).map_or_else(|| Self::Refused(said()), |(_, to)| Self::Ask { to }),
             "TRYAGAIN" => Self::TryAgain,
             "NOSCRIPT" => Self::NoScript,
@@ -84,9 +86,10 @@ impl Fault {
                 (ErrorKind::Refused, format!("{said}; nothing was charged; asking again will not help, see `doctor`"))
             }
             Self::NotSent(why) => (ErrorKind::NotSent, format!("{why}; nothing was charged; try again")),
-            Self::Unknown(why) => {
-                (ErrorKind::Unknown, format!("{why}; the permits may have been charged; do not ask again for this call"))
-            }
+            Self::Unknown(why) => (
+                ErrorKind::Unknown,
+                format!("{why}; the permits may have been charged; do not ask again for this call"),
+            ),
         };
         Error::new(kind, "redis", message)
     }
@@ -141,7 +144,8 @@ mod tests {
         for said in ["READONLY You can't write", "CLUSTERDOWN The cluster is down", "LOADING x", "MASTERDOWN Link"] {
             assert!(matches!(fault(said), Fault::Unavailable(_)), "{said}");
         }
-        for said in ["OOM x", "NOREPLICAS x", "MISCONF x", "BUSY x", "NOPERM x", "WRONGTYPE x", "NOAUTH x", "ERR x", "NEW x"]
+        for said in
+            ["OOM x", "NOREPLICAS x", "MISCONF x", "BUSY x", "NOPERM x", "WRONGTYPE x", "NOAUTH x", "ERR x", "NEW x"]
         {
             assert!(matches!(fault(said), Fault::Refused(_)), "{said}");
         }

@@ -74,7 +74,10 @@ impl Node {
         let reply = if asking {
             let mut pipeline = Pipeline::with_capacity(2);
             pipeline.cmd("ASKING").add_command(command.clone());
-            connection.send_packed_commands(&pipeline, 0, 2).await.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+            connection
+                .send_packed_commands(&pipeline, 0, 2)
+                .await
+                .map(|mut replies| replies.pop().unwrap_or(Value::Nil))
         } else {
             connection.send_packed_command(command).await
         };

@@ -102,7 +102,9 @@ impl Router {
             }
             Err(_) => {
                 let failure = self.looked.borrow().failure.clone();
-                Err(Fault::NotSent(failure.unwrap_or_else(|| format!("the slot could not be served within {timeout:?}"))))
+                Err(Fault::NotSent(
+                    failure.unwrap_or_else(|| format!("the slot could not be served within {timeout:?}")),
+                ))
             }
         }
     }

@@ -73,7 +73,9 @@ fn read(url: &str) -> Result<ConnectionInfo, Error> {
         ConnectionAddr::TcpTls { .. } => super::tls::check(url)?,
         #[cfg(not(feature = "tls"))]
         ConnectionAddr::TcpTls { .. } => return Err(bad(url, "wants TLS: build shardlimit with its feature `tls`")),
-        ConnectionAddr::Unix(_) => return Err(bad(url, "is a socket of this machine: a cluster needs hosts and ports")),
+        ConnectionAddr::Unix(_) => {
+            return Err(bad(url, "is a socket of this machine: a cluster needs hosts and ports"));
+        }
         _ => {}
     }
     Ok(info)
