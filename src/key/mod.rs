@@ -2,7 +2,11 @@
 
 mod check;
 mod slot;
+#[cfg(feature = "redis")]
+mod subkey;
 mod tag;
 
 pub(crate) use check::{check_key, check_name};
 pub use slot::Slot;
+#[cfg(feature = "redis")]
+pub(crate) use subkey::{home_slot, sub_key};

@@ -6,6 +6,9 @@ mod planner;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub(crate) use planner::plan;
-pub(crate) use shares::{Shards, common_cost, shards_for, split};
+pub use shares::Shards;
+pub(crate) use shares::{common_cost, shards_for, split};
+pub use view::{Plan, PlannedShard, ShardCounts};

@@ -1,8 +1,11 @@
 //! Shares: how many a limit is split into, and what each of them holds.
 
+use std::fmt;
 use std::num::NonZeroU16;
+use std::str::FromStr;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
 use crate::limit::{Algorithm, Limit, Share, gcd};
 
@@ -14,14 +17,55 @@ const LEAST_BURST: u64 = 20;
 const STALL: Duration = Duration::from_millis(20);
 
 /// How many shards a key is to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shards {
-    /// One on each master, as far as that costs no accuracy.
+///
+/// ```
+/// use shardlimit::{Limiter, Shards};
+///
+/// let limiter = Limiter::builder().redis(["redis://127.0.0.1:6379"]).shards(Shards::PerMaster).build()?;
+/// assert_eq!("per-master".parse(), Ok(Shards::PerMaster));
+/// assert_eq!("6".parse::<Shards>()?.to_string(), "6");
+/// # Ok::<(), shardlimit::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shards {
+    /// One on each master, as far as that costs no accuracy: each share keeps a burst of 20 and of 20 ms of its rate.
+    #[default]
     PerMaster,
     /// So many, also where fewer would be more accurate.
     Exactly(NonZeroU16),
     /// One: home holds the whole limit.
     Off,
+}
+
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerMaster => f.write_str("per-master"),
+            Self::Exactly(count) => count.fmt(f),
+            Self::Off => f.write_str("off"),
+        }
+    }
+}
+
+/// `per-master`, `off`, or a number from 1 to 16,384.
+impl FromStr for Shards {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "per-master" => Ok(Self::PerMaster),
+            "off" => Ok(Self::Off),
+            number => match number.parse::<NonZeroU16>() {
+                Ok(count) if count.get() <= Slot::COUNT => Ok(Self::Exactly(count)),
+                _ => Err(Error::new(
+                    ErrorKind::InvalidSetting,
+                    "shards",
+                    format!("must be per-master, off, or a number from 1 to {}, got {text:?}", Slot::COUNT),
+                )),
+            },
+        }
+    }
 }
 
 /// How many shards a key of this limit gets: at least 1, which means that it is not split.
