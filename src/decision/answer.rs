@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use super::facts::StoreFacts;
 use super::facts::{Facts, facts_accessors};
 use super::receipt::Receipt;
 use crate::kernel::{Header, Verdict};
@@ -106,12 +108,41 @@ impl Decision {
             return Self::Denied(Denied { facts, lack: verdict.lack });
         }
         let line = if share.is_paced() { verdict.line } else { 0 };
-        let receipt = Receipt { owner, permits, at: header.at, line: verdict.line + permits as i64 * facts.cost };
+        let receipt = Receipt::local(owner, permits, header.at, verdict.line + permits as i64 * facts.cost);
         Self::Allowed(Allowed { facts, line, receipt })
     }
 
     pub(crate) fn denied(share: &Share, header: &Header, lack: i64) -> Self {
         Self::Denied(Denied { facts: Facts::local(share, header), lack })
+    }
+}
+
+/// Decisions of a shared store: times are in microseconds already, levels in permits.
+#[cfg(feature = "redis")]
+impl Decision {
+    pub(crate) fn allowed_by_store(facts: StoreFacts, wait: u64, receipt: Receipt) -> Self {
+        Self::Allowed(Allowed { facts: Facts::by_store(facts), line: wait as i64, receipt })
+    }
+
+    pub(crate) fn denied_by_store(facts: StoreFacts, retry_after: u64) -> Self {
+        let lack = i64::try_from(retry_after).unwrap_or(i64::MAX);
+        Self::Denied(Denied { facts: Facts::by_store(facts), lack })
+    }
+
+    /// Until a denied call is worth another try, or an allowed one has its turn.
+    pub(crate) fn time_to_wait(&self) -> Duration {
+        match self {
+            Self::Allowed(allowed) => allowed.wait(),
+            Self::Denied(denied) => denied.retry_after(),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Allowed {
+    /// The denial of a call that was allowed, but whose turn would come too late by so much.
+    pub(crate) fn denied_by(&self, late: u64) -> Decision {
+        Decision::Denied(Denied { facts: self.facts, lack: late as i64 })
     }
 }
 

@@ -17,6 +17,17 @@ pub(super) struct Facts {
     /// How far the clock was behind the state.
     pub(super) behind: Micros,
     pub(super) decided_by: DecidedBy,
+    /// Whether what is left is the whole truth.
+    pub(super) exact: bool,
+}
+
+/// What a shared store said, in permits and microseconds: its shards may count in different units.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreFacts {
+    pub remaining: u64,
+    pub reset_after: Micros,
+    pub exact: bool,
 }
 
 /// What is left of a limit for a key.
@@ -101,7 +112,7 @@ macro_rules! facts_accessors {
         #[must_use]
         pub fn remaining(&self) -> $crate::Remaining {
             let facts = self.$($facts)+;
-            $crate::Remaining { permits: facts.remaining(), exact: facts.decided_by == $crate::DecidedBy::Local }
+            $crate::Remaining { permits: facts.remaining(), exact: facts.exact }
         }
 
         /// How long until the key is as new, if nobody takes anything meanwhile.
@@ -149,7 +160,15 @@ impl Facts {
             rate: share.rate(),
             behind: header.at - header.now,
             decided_by: DecidedBy::Local,
+            exact: true,
         }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn by_store(facts: StoreFacts) -> Self {
+        let StoreFacts { remaining, reset_after, exact } = facts;
+        let (level, missing) = (remaining as i64, reset_after as i64);
+        Self { level, cost: 1, missing, rate: 1, behind: 0, decided_by: DecidedBy::Store, exact }
     }
 
     /// Whole permits; none when the level is a debt.

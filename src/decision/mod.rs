@@ -11,6 +11,10 @@ mod peek;
 mod receipt;
 
 pub use answer::{Allowed, Decision, Denied};
+#[cfg(feature = "redis")]
+pub(crate) use facts::StoreFacts;
 pub use facts::{DecidedBy, Remaining};
 pub use peek::Peek;
+#[cfg(feature = "redis")]
+pub(crate) use receipt::Charge;
 pub use receipt::Receipt;

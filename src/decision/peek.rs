@@ -24,6 +24,11 @@ pub struct Peek {
 impl Peek {
     facts_accessors!(facts);
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn by_store(facts: super::facts::StoreFacts) -> Self {
+        Self { facts: Facts::by_store(facts) }
+    }
+
     pub(crate) fn local(share: &Share, header: &Header) -> Self {
         Self { facts: Facts::local(share, header) }
     }

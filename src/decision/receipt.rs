@@ -26,9 +26,89 @@ pub struct Receipt {
     pub(crate) permits: u64,
     pub(crate) at: Micros,
     pub(crate) line: i64,
+    /// Where the permits came from, on a shared store.
+    #[cfg(feature = "redis")]
+    charges: Vec<Charge>,
+}
+
+/// What one shard was charged.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub slot: crate::key::Slot,
+    pub id: crate::wire::GrantId,
+    pub permits: u64,
+    pub at: Micros,
+    pub line: i64,
+}
+
+#[cfg(feature = "redis")]
+impl Charge {
+    pub(crate) fn refund(&self, permits: u64) -> Refund {
+        Refund { permits, at: self.at, line: self.line }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Receipt {
+    pub(crate) fn shared(owner: u64, charges: Vec<Charge>) -> Self {
+        let permits = charges.iter().map(|charge| charge.permits).sum();
+        let (at, line) = charges.last().map_or((0, 0), |last| (last.at, last.line));
+        Self { owner, permits, at, line, charges }
+    }
+
+    pub(crate) fn charges(&self) -> &[Charge] {
+        &self.charges
+    }
+
+    /// What each shard was charged: its slot, the permits, and the time of its server in microseconds since 1970. More
+    /// than one only if the call asked for more than one share. Nothing on the embedded store.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("api", "10/s".parse()?)?;
+    /// if let Some(Decision::Allowed(allowed)) = limit.try_acquire("alice", 2)? {
+    ///     assert_eq!(allowed.into_receipt().shards().count(), 0);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shards(&self) -> impl Iterator<Item = (crate::Slot, u64, u64)> + '_ {
+        self.charges.iter().map(|charge| (charge.slot, charge.permits, charge.at))
+    }
 }
 
 impl Receipt {
+    #[inline(always)]
+    pub(crate) fn local(owner: u64, permits: u64, at: Micros, line: i64) -> Self {
+        Self {
+            owner,
+            permits,
+            at,
+            line,
+            #[cfg(feature = "redis")]
+            charges: Vec::new(),
+        }
+    }
+
+    /// When the permits were charged, by the clock of the store that charged them: microseconds since 1970.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("api", "10/s".parse()?)?;
+    /// if let Some(Decision::Allowed(allowed)) = limit.try_acquire("alice", 2)? {
+    ///     println!("charged at {} µs", allowed.into_receipt().charged_at());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn charged_at(&self) -> u64 {
+        self.at
+    }
+
     pub(crate) fn refund(&self, permits: u64) -> Refund {
         Refund { permits, at: self.at, line: self.line }
     }
