@@ -97,18 +97,17 @@ impl<P: Place> Call<'_, P> {
     }
 
     fn check_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
-        if receipt.owner == self.place.hash() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::ForeignReceipt,
-            "receipt",
-            format!(
-                "was given for another key or by another limit than {:?}; the charge stays as it is",
-                self.definition.name
-            ),
-        ))
+        check_receipt(&self.definition.name, self.place.hash(), receipt)
     }
+}
+
+/// A receipt is good at the limit and key that gave it.
+pub(super) fn check_receipt(name: &str, owner: u64, receipt: &Receipt) -> Result<(), Error> {
+    if receipt.owner == owner {
+        return Ok(());
+    }
+    let message = format!("was given for another key or by another limit than {name:?}; the charge stays as it is");
+    Err(Error::new(ErrorKind::ForeignReceipt, "receipt", message))
 }
 
 /// A call that does not wait takes its turn at a key.

@@ -3,9 +3,12 @@
 //! * [`call`]: one call, from its check to its decision.
 //! * [`line`]: the calls that wait for one key, in the order of their arrival.
 //! * [`wait`]: the future of a call that waits.
+//! * `sharded`: calls on a shared store.
 
 pub(crate) mod call;
 mod line;
+#[cfg(feature = "redis")]
+pub(crate) mod sharded;
 mod wait;
 
 pub(crate) use line::Line;

@@ -1,12 +1,13 @@
 //! One call on a shared store, from its check to its decision.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::entry::{Entry, View};
 use super::lane::{Answer, Lane, Miss, Outcome, Work, outcome};
 use super::{SharedLimit, gather};
 use crate::clock::Micros;
-use crate::decision::{Charge, Decision, Peek, Receipt};
+use crate::decision::{Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::check_receipt;
 use crate::observe;
@@ -54,15 +55,15 @@ impl SharedLimit {
     }
 
     /// The lanes to shards that can hold so many permits; none if no single one can.
-    fn candidates<'a>(&self, entry: &Entry, view: &'a View, permits: u64) -> Option<std::borrow::Cow<'a, [Arc<Lane>]>> {
+    fn candidates<'a>(&self, entry: &Entry, view: &'a View, permits: u64) -> Option<Cow<'a, [Arc<Lane>]>> {
         if view.is_split() && entry.silence(self.clock.now()) > SILENCE && view.home().burst >= permits {
-            return Some(std::borrow::Cow::Borrowed(&view.lanes[..1]));
+            return Some(Cow::Borrowed(&view.lanes[..1]));
         }
         if view.lanes.iter().all(|lane| lane.burst >= permits) {
-            return Some(std::borrow::Cow::Borrowed(&view.lanes));
+            return Some(Cow::Borrowed(&view.lanes));
         }
         let fitting: Vec<_> = view.lanes.iter().filter(|lane| lane.burst >= permits).cloned().collect();
-        if fitting.is_empty() { None } else { Some(std::borrow::Cow::Owned(fitting)) }
+        if fitting.is_empty() { None } else { Some(Cow::Owned(fitting)) }
     }
 
     /// Asks the shard that the selector picks, and if that denies, one other that could have enough.
@@ -101,7 +102,7 @@ impl SharedLimit {
     }
 
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
-        let Outcome { header, verdict, share, id } = found;
+        let Outcome { header, verdict, share, .. } = found;
         let time = |units: i64| (units.max(0) as u64).div_ceil(share.rate() as u64) + (header.at - header.now);
         let facts = self.facts(view, Some((lane, found)));
         if verdict.granted == 0 {
@@ -111,16 +112,15 @@ impl SharedLimit {
             let here = time(verdict.lack);
             return Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here)));
         }
-        let line = verdict.line + permits as i64 * share.cost();
         let wait = if share.is_paced() && verdict.line > 0 { time(verdict.line) } else { 0 };
-        let charge = Charge { slot: lane.slot, id: *id, permits, at: header.at, line };
-        Decision::allowed_by_store(facts, wait, Receipt::shared(entry.owner, vec![charge]))
+        let charges = vec![found.charge(lane.slot, permits)];
+        Decision::allowed_by_store(facts, wait, Receipt::shared(entry.owner, charges))
     }
 
     /// What is left on all shards: exact where one shard is all there is, else what they can have at the most.
-    pub(super) fn facts(&self, view: &View, latest: Option<(&Lane, &Outcome)>) -> crate::decision::StoreFacts {
+    pub(super) fn facts(&self, view: &View, latest: Option<(&Lane, &Outcome)>) -> StoreFacts {
         let now = self.clock.now();
-        let mut facts = crate::decision::StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
         for lane in &view.lanes {
             match latest {
                 Some((asked, Outcome { header, share, .. })) if asked.slot == lane.slot => {
@@ -139,7 +139,7 @@ impl SharedLimit {
     /// It changes nothing, whenever it is dropped.
     pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
         let (view, outcomes) = self.on_all(entry, Work::Look).await?;
-        let mut facts = crate::decision::StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
         for Outcome { header, share, .. } in outcomes {
             facts.remaining += header.level.max(0) as u64 / share.cost() as u64;
             let missing = (header.missing.max(0) as u64).div_ceil(share.rate() as u64);
@@ -207,7 +207,8 @@ impl SharedLimit {
             let back = left.min(charge.permits);
             left -= back;
             // Home is home under any plan; what a grant that is no more was charged is void.
-            let lane = view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id));
+            let lane =
+                view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id));
             if let Some(lane) = lane.filter(|_| back > 0) {
                 lane.ceiling.clear();
                 answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));

@@ -38,7 +38,8 @@ fn sort_out(limit: &SharedLimit, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
         if job.is_abandoned() && !matches!(job.work, Work::Refund(_) | Work::Debt(_) | Work::Reset) {
             lane.answer(job, Err(Miss::Stale));
         } else if job.is_late(limit.timeout) {
-            let message = format!("waited for its shard for more than {:?}; nothing was charged; try again", limit.timeout);
+            let message =
+                format!("waited for its shard for more than {:?}; nothing was charged; try again", limit.timeout);
             lane.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "redis", message))));
         } else {
             kept.push(job);
@@ -82,9 +83,7 @@ async fn send(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, lo
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.router.run(&request).await;
-    let reply = reply.and_then(|value| {
-        Reply::parse(value, asks.len()).map_err(|bad| Fault::Refused(bad.to_string()))
-    });
+    let reply = reply.and_then(|value| Reply::parse(value, asks.len()).map_err(|bad| Fault::Refused(bad.to_string())));
     match reply {
         Ok(reply) => answered(limit, entry, lane, Batched { jobs, asks, sent }, reply).await,
         Err(fault) => {
@@ -147,7 +146,8 @@ async fn answered(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>
             };
             current = Some((ask, of_all, index + 1));
             let ahead = index as i64 * permits as i64 * share.cost();
-            verdict = Verdict { granted: (index < of_all.granted).into(), lack: of_all.lack, line: of_all.line + ahead };
+            verdict =
+                Verdict { granted: (index < of_all.granted).into(), lack: of_all.lack, line: of_all.line + ahead };
         }
         lane.decide(job, Outcome { header, verdict, share, id });
     }

@@ -153,7 +153,8 @@ impl Entry {
             known.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
         };
         let (home_life, lent_life) = lives(&ledger);
-        let counts = |slot: Slot| known.lanes.iter().find(|lane| lane.slot == slot).map(|lane| Arc::clone(&lane.counts));
+        let counts =
+            |slot: Slot| known.lanes.iter().find(|lane| lane.slot == slot).map(|lane| Arc::clone(&lane.counts));
         let lane = |slot, id, share, parts, is_home, life| {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, &self.key);
             let counts = counts(slot).unwrap_or_default();
@@ -163,9 +164,10 @@ impl Entry {
         let mut lanes = vec![lane(self.home, id, ledger.home_share(), home_parts, true, home_life)];
         for grant in ledger.grants.iter().filter(|grant| grant.status == Status::Live) {
             let parts = (grant.permits, grant.burst);
-            lanes.push(kept(grant.slot, grant.id).unwrap_or_else(|| {
-                lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)
-            }));
+            lanes.push(
+                kept(grant.slot, grant.id)
+                    .unwrap_or_else(|| lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)),
+            );
         }
         View { id, ledger, heard, lanes: lanes.into() }
     }

@@ -16,7 +16,7 @@ use super::lane::{Lane, Work, is_due, outcome};
 use crate::clock::Micros;
 use crate::key::{Slot, sub_key};
 use crate::observe;
-use crate::plan::{common_cost, plan, shards_for, split};
+use crate::plan::{Shards, common_cost, plan, shards_for, split};
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
 use crate::wire::{Grant, GrantId, GrantReply, GrantRun, InstallReply, InstallRun, Ledger, Script, Status};
@@ -36,7 +36,8 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
         return;
     }
     // Somebody else's shares on their way: he is given time to finish.
-    let patience = if view.is_split() { Duration::from_micros(rand::random_range(PAUSE / 8..PAUSE / 2)) } else { Duration::ZERO };
+    let patience =
+        if view.is_split() { Duration::from_micros(rand::random_range(PAUSE / 8..PAUSE / 2)) } else { Duration::ZERO };
     let (of, key) = (Arc::clone(limit), Arc::clone(entry));
     let task = async move {
         tokio::time::sleep(patience).await;
@@ -103,19 +104,18 @@ async fn propose(limit: &SharedLimit, entry: &Entry, view: &View) -> Result<Opti
     let mut slots = plan(entry.home, entry.owner, &topology, wanted, &[]);
     // Fewer where slots are uncovered; and not every number can be computed exactly.
     let count = u16::try_from(slots.len()).ok().and_then(std::num::NonZeroU16::new);
-    let shards = count.map_or(1, |count| shards_for(&whole, crate::plan::Shards::Exactly(count), slots.len()));
-    slots.truncate(shards);
+    slots.truncate(count.map_or(1, |count| shards_for(&whole, Shards::Exactly(count), slots.len())));
     if slots.len() < 2 {
         return Ok(None);
     }
     let times = clocks(limit, &slots[1..]).await?;
-    let shares = split(&whole, shards);
+    let shares = split(&whole, slots.len());
     let new = |((slot, time), (permits, burst)): ((&Slot, Micros), &(u64, u64))| {
         let status = Status::Pending { not_after: time + INSTALL_WITHIN, state: Vec::new() };
         Grant { slot: *slot, id: entry.next_id(view), permits: *permits, burst: *burst, status }
     };
     let grants = slots[1..].iter().zip(times).zip(&shares[1..]).map(new).collect();
-    let cost = common_cost(&whole, shards);
+    let cost = common_cost(&whole, slots.len());
     Ok(Some(Ledger { shards: wanted as u16, cost, grants, ..view.ledger.clone() }))
 }
 
@@ -186,13 +186,7 @@ async fn install_one(
 }
 
 /// Replaces home's ledger if it is still the one in `view`; whatever is in force afterwards is known then.
-async fn grant(
-    limit: &SharedLimit,
-    entry: &Entry,
-    view: &View,
-    ledger: &Ledger,
-    empty: &[bool],
-) -> Result<(), Fault> {
+async fn grant(limit: &SharedLimit, entry: &Entry, view: &View, ledger: &Ledger, empty: &[bool]) -> Result<(), Fault> {
     let home = view.home();
     let id = entry.next_id(view);
     let run = GrantRun { expected: view.id, id, least_ttl: lives(ledger).0, ledger, empty };

@@ -7,7 +7,6 @@ use super::SharedLimit;
 use super::entry::{Entry, View};
 use super::lane::{Lane, Miss, Outcome, Work, outcome};
 use crate::decision::{Charge, Decision, Receipt};
-use crate::kernel::Refund;
 use crate::sync::Arc;
 
 /// Permits taken so far. Dropping it gives them back.
@@ -27,8 +26,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         for (lane, charge) in self.parts.drain(..) {
             lane.ceiling.clear();
-            let Charge { permits, at, line, .. } = charge;
-            self.limit.give_back(self.entry, &lane, Refund { permits, at, line });
+            self.limit.give_back(self.entry, &lane, charge.refund(charge.permits));
         }
     }
 }
@@ -79,9 +77,7 @@ async fn take(held: &mut Held<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, M
         }
         let found = held.limit.ask(held.entry, lane, part).await?;
         if found.verdict.granted > 0 {
-            let line = found.verdict.line + part as i64 * found.share.cost();
-            let charge = Charge { slot: lane.slot, id: found.id, permits: part, at: found.header.at, line };
-            held.parts.push((Arc::clone(lane), charge));
+            held.parts.push((Arc::clone(lane), found.charge(lane.slot, part)));
             return Ok(part);
         }
         part = free(&found).min(part - 1);

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::ceiling::Ceiling;
 use crate::clock::Micros;
+use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Header, Refund, Verdict};
 use crate::key::Slot;
@@ -95,6 +96,14 @@ pub(super) struct Outcome {
     pub id: GrantId,
 }
 
+impl Outcome {
+    /// What a call that was granted has to give back if it is to be undone.
+    pub(super) fn charge(&self, slot: Slot, permits: u64) -> Charge {
+        let line = self.verdict.line + permits as i64 * self.share.cost();
+        Charge { slot, id: self.id, permits, at: self.header.at, line }
+    }
+}
+
 /// Why there is no outcome.
 #[derive(Clone, Debug)]
 pub(super) enum Miss {
@@ -155,14 +164,14 @@ impl Lane {
             return (answer, None);
         }
         queue.jobs.push_back(job);
-        (answer, self.take(queue))
+        (answer, queue.take())
     }
 
     /// Sends back what nobody waits for.
     pub(super) fn give_back(&self, refund: Refund) -> Option<Load> {
         let queue = &mut *lock(&self.queue);
         queue.refunds.push(refund);
-        self.take(queue)
+        queue.take()
     }
 
     /// Keeps what was surely not given back for the next batch. It waits for one: nothing is sent for its sake.
@@ -172,22 +181,9 @@ impl Lane {
         kept.extend(refunds.into_iter().take(room));
     }
 
-    fn take(&self, queue: &mut Queue) -> Option<Load> {
-        if queue.busy || (queue.jobs.is_empty() && queue.refunds.is_empty()) {
-            return None;
-        }
-        queue.busy = true;
-        let count = queue.jobs.len().min(MOST_ASKS);
-        Some(Load { jobs: queue.jobs.drain(..count).collect(), refunds: std::mem::take(&mut queue.refunds) })
-    }
-
     pub(super) fn answer(&self, job: Job, answer: Answer) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let _ = self.deliver(job, answer);
-    }
-
-    fn deliver(&self, job: Job, answer: Answer) -> Result<(), Answer> {
-        job.done.send(answer)
+        let _ = job.done.send(answer);
     }
 
     /// Gives a call its outcome. A permit that nobody waits for any more goes back with the next batch.
@@ -198,12 +194,23 @@ impl Lane {
             let counts = if outcome.verdict.granted > 0 { &self.counts.allowed } else { &self.counts.denied };
             counts.fetch_add(1, Ordering::Relaxed);
         }
-        if let (Work::Ask(permits), Err(Ok(Outcome { header, verdict, .. }))) = (work, self.deliver(job, Ok(outcome)))
-            && verdict.granted > 0
+        if let (Work::Ask(permits), Err(_)) = (work, job.done.send(Ok(outcome)))
+            && outcome.verdict.granted > 0
         {
-            let line = verdict.line + permits as i64 * outcome.share.cost();
-            lock(&self.queue).refunds.push(Refund { permits, at: header.at, line });
+            lock(&self.queue).refunds.push(outcome.charge(self.slot, permits).refund(permits));
         }
+    }
+}
+
+impl Queue {
+    /// What is to be sent now; nothing while a batch is on its way.
+    fn take(&mut self) -> Option<Load> {
+        if self.busy || (self.jobs.is_empty() && self.refunds.is_empty()) {
+            return None;
+        }
+        self.busy = true;
+        let count = self.jobs.len().min(MOST_ASKS);
+        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds: std::mem::take(&mut self.refunds) })
     }
 }
 
@@ -228,7 +235,7 @@ impl Sending {
     pub(super) fn next(&self) -> Option<Load> {
         let queue = &mut *lock(&self.0.queue);
         queue.busy = false;
-        self.0.take(queue)
+        queue.take()
     }
 }
 
@@ -264,5 +271,6 @@ pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
 /// `now` by the clock that ceilings go by.
 pub(super) fn is_due(last: &AtomicU64, now: Micros, period: Micros) -> bool {
     let before = last.load(Ordering::Relaxed);
-    now.saturating_sub(before) >= period && last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    now.saturating_sub(before) >= period
+        && last.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }

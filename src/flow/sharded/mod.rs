@@ -70,7 +70,20 @@ impl SharedLimit {
         let alone = GrantId::of_definition(&limit, 0);
         let new_home = pack(Kind::Home, alone, &Share::whole(&limit), None, &ledger.encode());
         let keys = Keys::new(max_keys);
-        Self { name: name.into(), limit, prefix, engine, shards, selector, clock, timeout, keys, ledger, alone, new_home }
+        Self {
+            name: name.into(),
+            limit,
+            prefix,
+            engine,
+            shards,
+            selector,
+            clock,
+            timeout,
+            keys,
+            ledger,
+            alone,
+            new_home,
+        }
     }
 
     pub(crate) fn entry(&self, key: &[u8]) -> Arc<Entry> {
