@@ -1,9 +1,12 @@
 //! Every setting of a limiter, with its default and the reason for it.
 
+#[cfg(feature = "redis")]
+mod redis;
+
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_name;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Store};
 
 /// Builds a [`Limiter`]. Building opens no socket and starts no thread.
 ///
@@ -19,11 +22,19 @@ pub struct Builder {
     prefix: String,
     max_keys: usize,
     clock: Option<Clock>,
+    #[cfg(feature = "redis")]
+    redis: redis::RedisSettings,
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self { prefix: "shardlimit".into(), max_keys: 100_000, clock: None }
+        Self {
+            prefix: "shardlimit".into(),
+            max_keys: 100_000,
+            clock: None,
+            #[cfg(feature = "redis")]
+            redis: redis::RedisSettings::default(),
+        }
     }
 
     /// How many keys each named limit tracks at the most. Default: 100,000.
@@ -89,11 +100,15 @@ impl Builder {
             let message = "must be at least 1, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "max_keys", message));
         }
-        Ok(self.make())
+        #[cfg(feature = "redis")]
+        if let Some(shared) = self.shared()? {
+            return Ok(Limiter::new(Store::Shared(shared)));
+        }
+        Ok(self.local())
     }
 
     /// The settings must be valid, as the defaults are.
-    pub(crate) fn make(self) -> Limiter {
-        Limiter::new(self.clock.unwrap_or_default(), self.max_keys)
+    pub(crate) fn local(self) -> Limiter {
+        Limiter::new(Store::Local { clock: self.clock.unwrap_or_default(), max_keys: self.max_keys })
     }
 }

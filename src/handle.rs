@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::Error;
-use crate::flow::call::Call;
+use crate::flow::call::{Call, Definition};
+#[cfg(feature = "redis")]
+use crate::flow::sharded::{Entry, SharedLimit};
 use crate::named::NamedLimit;
 use crate::store::keyed::Pin;
 use crate::store::local::Cell;
+use crate::sync::Arc;
 
 /// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
 /// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
@@ -26,13 +29,27 @@ use crate::store::local::Cell;
 /// ```
 pub struct Handle {
     limit: NamedLimit,
+    held: Held,
+}
+
+/// What a handle holds on to.
+#[derive(Clone)]
+pub(crate) enum Held {
+    Local(LocalHold),
+    #[cfg(feature = "redis")]
+    Shared(Arc<SharedLimit>, Arc<Entry>),
+}
+
+/// A pin on the embedded store, released when it is dropped.
+pub(crate) struct LocalHold {
+    definition: Arc<Definition>,
     /// Taken only when it is dropped.
     pin: Option<Pin<Cell>>,
 }
 
-impl Handle {
-    pub(crate) fn new(limit: NamedLimit, pin: Pin<Cell>) -> Self {
-        Self { limit, pin: Some(pin) }
+impl LocalHold {
+    pub(crate) fn new(definition: Arc<Definition>, pin: Pin<Cell>) -> Self {
+        Self { definition, pin: Some(pin) }
     }
 
     #[inline]
@@ -47,7 +64,27 @@ impl Handle {
 
     #[inline]
     fn call(&self) -> Call<'_, &Pin<Cell>> {
-        Call { definition: self.limit.definition(), place: self.pin() }
+        Call { definition: &self.definition, place: self.pin() }
+    }
+}
+
+impl Clone for LocalHold {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.definition), self.definition.store.pin(self.pin()))
+    }
+}
+
+impl Drop for LocalHold {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.definition.store.release(pin);
+        }
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(limit: NamedLimit, held: Held) -> Self {
+        Self { limit, held }
     }
 
     /// The limit that it asks.
@@ -77,7 +114,11 @@ impl Handle {
     /// ```
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        self.pin().key()
+        match &self.held {
+            Held::Local(hold) => hold.pin().key(),
+            #[cfg(feature = "redis")]
+            Held::Shared(_, entry) => &entry.key,
+        }
     }
 
     /// As [`NamedLimit::acquire`].
@@ -97,7 +138,7 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire(&self) -> Result<Decision, Error> {
-        self.ask(1)
+        self.acquire_n(1).await
     }
 
     /// As [`NamedLimit::acquire_n`].
@@ -117,7 +158,11 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
-        self.ask(permits)
+        match &self.held {
+            Held::Local(hold) => hold.ask(permits),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.acquire(entry, permits).await,
+        }
     }
 
     /// As [`NamedLimit::try_acquire`].
@@ -137,7 +182,11 @@ impl Handle {
     /// # }
     /// ```
     pub fn try_acquire(&self, permits: u64) -> Result<Option<Decision>, Error> {
-        self.ask(permits).map(Some)
+        match &self.held {
+            Held::Local(hold) => hold.ask(permits).map(Some),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, _) => limit.limit.check_permits(permits).map(|()| None),
+        }
     }
 
     /// As [`NamedLimit::acquire_within`].
@@ -157,7 +206,11 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
-        self.call().acquire_within(permits, timeout, || self.ask(permits)).await
+        match &self.held {
+            Held::Local(hold) => hold.call().acquire_within(permits, timeout, || hold.ask(permits)).await,
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.acquire_within(entry, permits, timeout).await,
+        }
     }
 
     /// As [`NamedLimit::peek`].
@@ -177,7 +230,11 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn peek(&self) -> Result<Peek, Error> {
-        Ok(self.call().peek())
+        match &self.held {
+            Held::Local(hold) => Ok(hold.call().peek()),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.peek(entry).await,
+        }
     }
 
     /// As [`NamedLimit::refund`].
@@ -199,7 +256,11 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn refund(&self, receipt: Receipt) -> Result<(), Error> {
-        self.call().refund(&receipt, receipt.permits)
+        match &self.held {
+            Held::Local(hold) => hold.call().refund(&receipt, receipt.permits),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.settle(entry, &receipt, 0).await,
+        }
     }
 
     /// As [`NamedLimit::settle`].
@@ -221,7 +282,11 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn settle(&self, receipt: Receipt, actual: u64) -> Result<(), Error> {
-        self.call().settle(&receipt, actual)
+        match &self.held {
+            Held::Local(hold) => hold.call().settle(&receipt, actual),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.settle(entry, &receipt, actual).await,
+        }
     }
 
     /// As [`NamedLimit::reset`].
@@ -241,23 +306,39 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn reset(&self) -> Result<(), Error> {
-        self.call().reset();
-        Ok(())
+        match &self.held {
+            Held::Local(hold) => {
+                hold.call().reset();
+                Ok(())
+            }
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.reset(entry).await,
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Handle {
+    /// What this process had of each shard of the key. Nothing on the embedded store.
+    ///
+    /// ```no_run
+    /// # fn run(hot: shardlimit::Handle) {
+    /// let runs: u64 = hot.counts().iter().map(|shard| shard.runs).sum();
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn counts(&self) -> Vec<crate::ShardCounts> {
+        match &self.held {
+            Held::Local(_) => Vec::new(),
+            Held::Shared(_, entry) => entry.counts(),
+        }
     }
 }
 
 /// Another handle of the same key.
 impl Clone for Handle {
     fn clone(&self) -> Self {
-        Self::new(self.limit.clone(), self.limit.definition().store.pin(self.pin()))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if let Some(pin) = self.pin.take() {
-            self.limit.definition().store.release(pin);
-        }
+        Self { limit: self.limit.clone(), held: self.held.clone() }
     }
 }
 

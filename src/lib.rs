@@ -45,14 +45,17 @@ mod key;
 mod limit;
 mod limiter;
 mod named;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
+#[cfg(feature = "redis")]
+mod observe;
+#[cfg(feature = "redis")]
 mod plan;
+#[cfg(feature = "redis")]
+mod selector;
 mod store;
 mod sync;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
+#[cfg(feature = "redis")]
 mod topology;
 #[cfg(feature = "redis")]
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the cluster store will be their only caller"))]
 mod wire;
 
 pub use builder::Builder;
@@ -64,6 +67,12 @@ pub use key::Slot;
 pub use limit::{Algorithm, Limit};
 pub use limiter::Limiter;
 pub use named::NamedLimit;
+#[cfg(feature = "redis")]
+pub use plan::{Plan, PlannedShard, ShardCounts, Shards};
+#[cfg(feature = "redis")]
+pub use selector::{Candidates, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
+#[cfg(feature = "redis")]
+pub use topology::{Master, Topology, TopologyWatch};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -7,6 +7,8 @@ use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::Definition;
+#[cfg(feature = "redis")]
+use crate::flow::sharded::{Shared, SharedLimit};
 use crate::key::check_name;
 use crate::limit::{Limit, Share};
 use crate::named::NamedLimit;
@@ -33,9 +35,32 @@ use crate::sync::{Arc, Mutex, lock};
 pub struct Limiter(Arc<Inner>);
 
 struct Inner {
-    clock: Clock,
-    max_keys: usize,
+    store: Store,
     definitions: Mutex<HashMap<Box<str>, NamedLimit>>,
+}
+
+/// What a limiter makes its limits on.
+pub(crate) enum Store {
+    Local {
+        clock: Clock,
+        max_keys: usize,
+    },
+    #[cfg(feature = "redis")]
+    Shared(Shared),
+}
+
+impl Store {
+    fn define(&self, name: &str, limit: Limit) -> NamedLimit {
+        match self {
+            Self::Local { clock, max_keys } => NamedLimit::local(Definition {
+                name: name.into(),
+                limit,
+                store: LocalStore::new(Share::whole(&limit), clock.clone(), *max_keys),
+            }),
+            #[cfg(feature = "redis")]
+            Self::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, limit)),
+        }
+    }
 }
 
 impl Limiter {
@@ -46,7 +71,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn local() -> Self {
-        Builder::new().make()
+        Builder::new().local()
     }
 
     /// A builder with every setting at its default.
@@ -59,8 +84,8 @@ impl Limiter {
         Builder::new()
     }
 
-    pub(crate) fn new(clock: Clock, max_keys: usize) -> Self {
-        Self(Arc::new(Inner { clock, max_keys, definitions: Mutex::default() }))
+    pub(crate) fn new(store: Store) -> Self {
+        Self(Arc::new(Inner { store, definitions: Mutex::default() }))
     }
 
     /// Gives a limit its name. Name and key together identify a state: one key can stand under several limits.
@@ -96,13 +121,35 @@ impl Limiter {
                 format!("{name:?} already stands for \"{}\"; give \"{limit}\" another name", known.limit()),
             ));
         }
-        let named = NamedLimit::new(Definition {
-            name: name.into(),
-            limit,
-            store: LocalStore::new(Share::whole(&limit), self.0.clock.clone(), self.0.max_keys),
-        });
+        let named = self.0.store.define(name, limit);
         definitions.insert(name.into(), named.clone());
         Ok(named)
+    }
+
+    /// The topology of the cluster, as it changes. `None` on the embedded store.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), shardlimit::Error> {
+    /// let limiter = shardlimit::Limiter::builder().redis(["redis://127.0.0.1:6379"]).build()?;
+    /// let mut topology = limiter.watch_topology()?.expect("it is on a cluster");
+    /// while let Some(now) = topology.changed().await {
+    ///     println!("{} masters own {} slots", now.masters().len(), now.covered());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the limiter has no runtime yet and none can be started.
+    #[cfg(feature = "redis")]
+    pub fn watch_topology(&self) -> Result<Option<crate::TopologyWatch>, Error> {
+        match &self.0.store {
+            Store::Local { .. } => Ok(None),
+            Store::Shared(shared) => {
+                shared.engine.start()?;
+                Ok(Some(crate::TopologyWatch::new(shared.engine.router.watch_topology())))
+            }
+        }
     }
 }
 

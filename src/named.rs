@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::Error;
 use crate::flow::call::{Call, Definition};
-use crate::handle::Handle;
+#[cfg(feature = "redis")]
+use crate::flow::sharded::SharedLimit;
+use crate::handle::{Handle, Held, LocalHold};
 use crate::key::check_key;
 use crate::limit::Limit;
 use crate::store::local::Lookup;
@@ -29,27 +31,35 @@ use crate::sync::Arc;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct NamedLimit(Arc<Definition>);
+pub struct NamedLimit(On);
+
+/// Where its state lives.
+#[derive(Clone)]
+enum On {
+    Local(Arc<Definition>),
+    #[cfg(feature = "redis")]
+    Shared(Arc<SharedLimit>),
+}
+
+/// Not generic over the key: one copy of the way of a call, however keys are written.
+#[inline(never)]
+fn ask(definition: &Definition, key: &[u8], permits: u64) -> Result<Decision, Error> {
+    call(definition, key)?.try_acquire(permits)
+}
+
+#[inline]
+fn call<'a>(definition: &'a Definition, key: &'a [u8]) -> Result<Call<'a, Lookup<'a>>, Error> {
+    Ok(Call { definition, place: definition.store.look_up(check_key(key)?) })
+}
 
 impl NamedLimit {
-    pub(crate) fn new(definition: Definition) -> Self {
-        Self(Arc::new(definition))
+    pub(crate) fn local(definition: Definition) -> Self {
+        Self(On::Local(Arc::new(definition)))
     }
 
-    pub(crate) fn definition(&self) -> &Definition {
-        &self.0
-    }
-
-    /// Not generic over the key: one copy of the way of a call, however keys are written.
-    #[inline(never)]
-    fn ask(&self, key: &[u8], permits: u64) -> Result<Decision, Error> {
-        self.call(key)?.try_acquire(permits)
-    }
-
-    #[inline]
-    fn call<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Call<'a, Lookup<'a>>, Error> {
-        let key = check_key(key.as_ref())?;
-        Ok(Call { definition: &self.0, place: self.0.store.look_up(key) })
+    #[cfg(feature = "redis")]
+    pub(crate) fn shared(limit: SharedLimit) -> Self {
+        Self(On::Shared(Arc::new(limit)))
     }
 
     /// Its name.
@@ -64,7 +74,11 @@ impl NamedLimit {
     /// ```
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.name
+        match &self.0 {
+            On::Local(definition) => &definition.name,
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => &limit.name,
+        }
     }
 
     /// What it limits to.
@@ -79,7 +93,11 @@ impl NamedLimit {
     /// ```
     #[must_use]
     pub fn limit(&self) -> Limit {
-        self.0.limit
+        match &self.0 {
+            On::Local(definition) => definition.limit,
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.limit,
+        }
     }
 
     /// Asks for one permit.
@@ -100,7 +118,7 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn acquire(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
-        self.ask(key.as_ref(), 1)
+        self.acquire_n(key, 1).await
     }
 
     /// Asks for several permits, all or none.
@@ -123,7 +141,12 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
-        self.ask(key.as_ref(), permits)
+        let key = key.as_ref();
+        match &self.0 {
+            On::Local(definition) => ask(definition, key, permits),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.acquire(&limit.entry(check_key(key)?), permits).await,
+        }
     }
 
     /// Asks without waiting for anything: `None` when only a remote store could tell. The embedded store always
@@ -141,7 +164,15 @@ impl NamedLimit {
     /// # }
     /// ```
     pub fn try_acquire(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Option<Decision>, Error> {
-        self.ask(key.as_ref(), permits).map(Some)
+        match &self.0 {
+            On::Local(definition) => ask(definition, key.as_ref(), permits).map(Some),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => {
+                check_key(key.as_ref())?;
+                limit.limit.check_permits(permits)?;
+                Ok(None)
+            }
+        }
     }
 
     /// Asks, and waits for up to `timeout` until the permits are there. It needs no runtime of any kind.
@@ -176,7 +207,13 @@ impl NamedLimit {
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let key = key.as_ref();
-        self.call(key)?.acquire_within(permits, timeout, || self.ask(key, permits)).await
+        match &self.0 {
+            On::Local(definition) => {
+                call(definition, key)?.acquire_within(permits, timeout, || ask(definition, key, permits)).await
+            }
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.acquire_within(&limit.entry(check_key(key)?), permits, timeout).await,
+        }
     }
 
     /// Looks at what a key has left, and charges nothing.
@@ -196,7 +233,11 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Peek, Error> {
-        Ok(self.call(&key)?.peek())
+        match &self.0 {
+            On::Local(definition) => Ok(call(definition, key.as_ref())?.peek()),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.peek(&limit.entry(check_key(key.as_ref())?)).await,
+        }
     }
 
     /// Gives back what an allowed call was charged.
@@ -224,7 +265,11 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<(), Error> {
-        self.call(&key)?.refund(&receipt, receipt.permits)
+        match &self.0 {
+            On::Local(definition) => call(definition, key.as_ref())?.refund(&receipt, receipt.permits),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, 0).await,
+        }
     }
 
     /// Corrects a charge to what the work did cost in the end.
@@ -252,7 +297,11 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn settle(&self, key: impl AsRef<[u8]>, receipt: Receipt, actual: u64) -> Result<(), Error> {
-        self.call(&key)?.settle(&receipt, actual)
+        match &self.0 {
+            On::Local(definition) => call(definition, key.as_ref())?.settle(&receipt, actual),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, actual).await,
+        }
     }
 
     /// Forgets what a key was charged: it is as new.
@@ -277,8 +326,14 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.call(&key)?.reset();
-        Ok(())
+        match &self.0 {
+            On::Local(definition) => {
+                call(definition, key.as_ref())?.reset();
+                Ok(())
+            }
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.reset(&limit.entry(check_key(key.as_ref())?)).await,
+        }
     }
 
     /// Pins a key for a caller that asks often: its calls need no look-up and no allocation.
@@ -296,8 +351,43 @@ impl NamedLimit {
     /// # }
     /// ```
     pub fn handle(&self, key: impl AsRef<[u8]>) -> Result<Handle, Error> {
-        let pin = self.0.store.pin(self.call(&key)?.place);
-        Ok(Handle::new(self.clone(), pin))
+        let held = match &self.0 {
+            On::Local(definition) => {
+                let pin = definition.store.pin(call(definition, key.as_ref())?.place);
+                Held::Local(LocalHold::new(Arc::clone(definition), pin))
+            }
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => Held::Shared(Arc::clone(limit), limit.entry(check_key(key.as_ref())?)),
+        };
+        Ok(Handle::new(self.clone(), held))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl NamedLimit {
+    /// The plan of a key: which shards it is split into, and where they lie. It is made if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the
+    /// embedded store, which splits nothing; and what the store answers.
+    ///
+    /// # Cancel safety
+    /// A plan that was begun is finished by the next client that sees it.
+    ///
+    /// ```no_run
+    /// # async fn run(checkout: shardlimit::NamedLimit) -> Result<(), shardlimit::Error> {
+    /// println!("{} shards", checkout.plan("item:42").await?.shards.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn plan(&self, key: impl AsRef<[u8]>) -> Result<crate::Plan, Error> {
+        match &self.0 {
+            On::Local(_) => {
+                let message = "the embedded store splits no limit; a plan needs a limiter built with `redis`";
+                Err(Error::new(crate::ErrorKind::Refused, "store", message))
+            }
+            On::Shared(limit) => limit.plan(&limit.entry(check_key(key.as_ref())?)).await,
+        }
     }
 }
 

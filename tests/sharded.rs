@@ -6,8 +6,8 @@ mod cluster;
 #[path = "support/server.rs"]
 mod server;
 
-use shardlimit::{Decision, Limiter, Shards};
 use cluster::{Cluster, Layout};
+use shardlimit::{Decision, Limiter, Shards};
 
 fn url(cluster: &Cluster, node: usize) -> String {
     format!("redis://127.0.0.1:{}", cluster.nodes[node].server.port)

@@ -21,10 +21,9 @@ mod tests;
 
 pub(crate) use escrow::{GrantReply, GrantRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
-pub(crate) use ledger::{BadLedger, Grant, Ledger, Status};
+pub(crate) use ledger::{Grant, Ledger, Status};
 pub(crate) use packed::{Kind, pack};
 #[cfg(test)]
 pub(crate) use packed::{Packed, unpack};
-pub(crate) use reply::BadReply;
-pub(crate) use run::{Mode, Reply, Run, Verdicts};
+pub(crate) use run::{Mode, Reply, Run};
 pub(crate) use scripts::Script;
