@@ -23,7 +23,12 @@ pub(crate) use escrow::{GrantReply, GrantRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
 pub(crate) use packed::{Kind, pack};
-#[cfg(test)]
-pub(crate) use packed::{Packed, unpack};
 pub(crate) use run::{Mode, Reply, Run};
 pub(crate) use scripts::Script;
+#[cfg(test)]
+pub(crate) use {
+    ledger::BadLedger,
+    packed::{Packed, unpack},
+    reply::BadReply,
+    run::Verdicts,
+};
