@@ -1,4 +1,4 @@
-//! The `shardlimit` program: try and measure rate limits from a shell.
+//! The `shardlimit` program: try and measure rate limits from a shell, and look after their servers.
 //!
 //! Every command makes a [`Report`](output::Report): one JSON object with `--json`, a readable table without.
 
@@ -6,10 +6,13 @@ mod acquire;
 mod bench;
 mod clock;
 mod demo;
+mod doctor;
 mod error;
 mod interrupt;
+mod node;
 mod options;
 mod output;
+mod redis_url;
 mod store;
 mod values;
 
@@ -51,5 +54,6 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
         Command::Acquire(options) => output.report(&acquire::run(&options)?),
         Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
+        Command::Doctor(options) => output.report(&doctor::run(&options)?),
     }
 }

@@ -15,9 +15,9 @@ const SCHEMA: u32 = 1;
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done; for a question: allowed.
+    /// Done; for a question: allowed, or fit.
     Success,
-    /// The question was answered, with a denial.
+    /// The question was answered, with a no: denied, or not fit.
     Denied,
     /// No answer.
     Failed,
