@@ -11,6 +11,8 @@ use shardlimit::ErrorKind;
 use crate::options::{known_commands, known_options};
 use crate::redis_url::without_passwords;
 
+const INTERRUPTED: &str = "interrupted";
+
 /// Why a command gives no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
@@ -36,6 +38,15 @@ impl Failure {
     /// A server would not, or was not there.
     pub(crate) fn server(field: &str, message: impl fmt::Display) -> Self {
         Self { kind: "server".into(), field: field.into(), message: format!("{field}: {message}") }
+    }
+
+    /// SIGINT came before there was an answer.
+    pub(crate) fn interrupted(field: &str, message: impl fmt::Display) -> Self {
+        Self { kind: INTERRUPTED.into(), field: field.into(), message: format!("{field}: {message}") }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.kind == INTERRUPTED
     }
 
     /// This program is wrong.

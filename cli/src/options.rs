@@ -1,6 +1,7 @@
 //! The commands and their options. An option that several commands share is a group of its own.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardlimit::Limit;
@@ -29,8 +30,39 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Watch a hot key under three times its limit, for five seconds
     Demo,
+    /// Start and stop a throw-away Redis Cluster on this machine
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Look whether servers are fit for limits: exit 0 fine, 1 something is wrong, 2 nothing answers
     Doctor(DoctorOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start one; it goes on until it is stopped
+    Up(UpOptions),
+    /// Stop it and remove its files
+    Down(FolderOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpOptions {
+    /// How many masters share the slots: 1 to 16
+    #[arg(long, value_name = "N", default_value = "3", value_parser = values::masters, allow_hyphen_values = true)]
+    pub masters: u64,
+    /// How many replicas each master has: 0 to 3
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::replicas, allow_hyphen_values = true)]
+    pub replicas: u64,
+    #[command(flatten)]
+    pub folder: FolderOptions,
+}
+
+/// Which local cluster: a folder is one.
+#[derive(Args, Debug)]
+pub(crate) struct FolderOptions {
+    /// The cluster's folder, new or empty; without it `shardlimit-cluster` among the temporary files
+    #[arg(long, value_name = "PATH")]
+    pub dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

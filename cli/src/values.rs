@@ -11,6 +11,9 @@ use crate::error::Failure;
 /// More tasks than any gateway has, and still only some tens of megabytes.
 const MOST_CALLERS: u64 = 100_000;
 const MOST_PROCESSES: u64 = 256;
+/// A cluster to try things on: more would only make one machine slower.
+const MOST_MASTERS: u64 = 16;
+const MOST_REPLICAS: u64 = 3;
 const LONGEST_RUN: Nanos = 24 * HOUR;
 /// One a nanosecond: no generator comes near, and times stay whole numbers.
 const HIGHEST_DEMAND: u64 = 1_000_000_000;
@@ -40,6 +43,14 @@ pub(crate) fn callers(text: &str) -> Result<u64, Failure> {
 
 pub(crate) fn processes(text: &str) -> Result<u64, Failure> {
     whole("processes", text, 1..=MOST_PROCESSES)
+}
+
+pub(crate) fn masters(text: &str) -> Result<u64, Failure> {
+    whole("masters", text, 1..=MOST_MASTERS)
+}
+
+pub(crate) fn replicas(text: &str) -> Result<u64, Failure> {
+    whole("replicas", text, 0..=MOST_REPLICAS)
 }
 
 /// `5s`, `500ms`, `2min`.

@@ -30,7 +30,7 @@ fn refused(arguments: &[&str], kind: &str, field: &str, accepted: &str) {
 }
 
 fn if_named(arguments: &[&str]) -> &'static str {
-    let commands = ["acquire", "bench", "demo", "doctor"];
+    let commands = ["acquire", "bench", "demo", "cluster", "doctor"];
     if arguments.iter().any(|argument| commands.contains(argument)) { "text" } else { "null" }
 }
 
@@ -111,6 +111,16 @@ fn the_settings_of_a_bench() {
 }
 
 #[test]
+fn the_settings_of_a_cluster() {
+    for masters in ["0", "17", "-1", "three", ""] {
+        refused(&["cluster", "up", "--masters", masters], "usage", "masters", "from 1 to 16");
+    }
+    for replicas in ["4", "-1", "one"] {
+        refused(&["cluster", "up", "--replicas", replicas], "usage", "replicas", "from 0 to 3");
+    }
+}
+
+#[test]
 fn urls() {
     for url in ["", "localhost", "http://a:1", "a:1,", "a:99999", "redis://a:1/x", "redis://"] {
         refused(&["doctor", "--redis", url], "usage", "redis", "host:port");
@@ -140,7 +150,9 @@ fn no_error_shows_a_password() {
 
 #[test]
 fn arguments_that_no_command_has() {
-    refused(&["frobnicate"], "usage", "command", "acquire, bench, demo, doctor");
+    refused(&["frobnicate"], "usage", "command", "acquire, bench, demo, cluster, doctor");
+    refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
+    refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
     refused(
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, ConnectionInfo, FromRedisValue, RedisResult};
+use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 /// A server in order answers in milliseconds, also from far away; and people wait for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -15,6 +15,11 @@ impl Node {
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
         Ok(Self(connection))
+    }
+
+    /// To a server on this machine.
+    pub(crate) fn connect_local(port: u16) -> RedisResult<Self> {
+        Self::connect(ConnectionAddr::Tcp("127.0.0.1".into(), port).into_connection_info()?)
     }
 
     pub(crate) fn ask<T: FromRedisValue>(&mut self, words: &[&str]) -> RedisResult<T> {

@@ -90,7 +90,7 @@ impl Output {
             let refusal = Refusal { schema: SCHEMA, command, error: failure };
             let _ = print(&json_line(&refusal));
         }
-        Exit::Failed
+        if failure.is_interrupted() { Exit::Interrupted } else { Exit::Failed }
     }
 
     /// Arguments that could not be read; also `--help` and `--version`, which clap treats alike.
