@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use shardlimit::ErrorKind;
 
 use crate::options::{known_commands, known_options};
+use crate::redis_url::without_passwords;
+
+const INTERRUPTED: &str = "interrupted";
 
 /// Why a command gives no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +35,33 @@ impl Failure {
         Self { kind: "system".into(), field: field.into(), message: format!("{field}: {message}: {cause}") }
     }
 
+    /// A server would not, or was not there.
+    pub(crate) fn server(field: &str, message: impl fmt::Display) -> Self {
+        Self { kind: "server".into(), field: field.into(), message: format!("{field}: {message}") }
+    }
+
+    /// SIGINT came before there was an answer.
+    pub(crate) fn interrupted(field: &str, message: impl fmt::Display) -> Self {
+        Self { kind: INTERRUPTED.into(), field: field.into(), message: format!("{field}: {message}") }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.kind == INTERRUPTED
+    }
+
     /// This program is wrong.
     pub(crate) fn internal(field: &str, message: impl fmt::Display) -> Self {
         Self { kind: "internal".into(), field: field.into(), message: format!("{field}: {message}") }
     }
 
-    /// What clap refused, in our own words where they say more than clap's, on one line.
+    /// What clap refused. It quotes what can't be placed, and that may be a URL with a password.
     pub(crate) fn refused(command: Option<&str>, refusal: &clap::Error) -> Self {
+        let Self { kind, field, message } = Self::as_refused(command, refusal);
+        Self { kind, field: without_passwords(&field), message: without_passwords(&message) }
+    }
+
+    /// In our own words where they say more than clap's, on one line.
+    fn as_refused(command: Option<&str>, refusal: &clap::Error) -> Self {
         if let Some(source) = refusal.source() {
             if let Some(failure) = source.downcast_ref::<Self>() {
                 return failure.clone();
@@ -50,10 +73,12 @@ impl Failure {
         let given = |context| refusal.get(context).map(ToString::to_string).unwrap_or_default();
         let unknown = given(ContextKind::InvalidArg);
         match refusal.kind() {
-            Refused::MissingSubcommand => Self::usage("command", format!("is missing; known are {}", known_commands())),
+            Refused::MissingSubcommand => {
+                Self::usage("command", format!("is missing; known are {}", known_commands(command)))
+            }
             Refused::InvalidSubcommand => {
                 let got = given(ContextKind::InvalidSubcommand);
-                Self::usage("command", format!("{got:?} is not known; known are {}", known_commands()))
+                Self::usage("command", format!("{got:?} is not known; known are {}", known_commands(command)))
             }
             Refused::UnknownArgument if unknown.starts_with('-') => {
                 let message = format!("option {unknown} is not known; known are {}", known_options(command));

@@ -1,15 +1,19 @@
-//! The `shardlimit` program: try and measure rate limits from a shell.
+//! The `shardlimit` program: try and measure rate limits from a shell, and look after their servers.
 //!
 //! Every command makes a [`Report`](output::Report): one JSON object with `--json`, a readable table without.
 
 mod acquire;
 mod bench;
 mod clock;
+mod cluster;
 mod demo;
+mod doctor;
 mod error;
 mod interrupt;
+mod node;
 mod options;
 mod output;
+mod redis_url;
 mod store;
 mod values;
 
@@ -21,7 +25,7 @@ use clap::Parser;
 
 use error::Failure;
 use interrupt::Interrupt;
-use options::{Cli, Command};
+use options::{Cli, ClusterCommand, Command};
 use output::{Exit, Output};
 
 fn main() -> ExitCode {
@@ -51,5 +55,8 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
         Command::Acquire(options) => output.report(&acquire::run(&options)?),
         Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
+        Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
+        Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),
+        Command::Doctor(options) => output.report(&doctor::run(&options)?),
     }
 }

@@ -1,15 +1,17 @@
 //! The commands and their options. An option that several commands share is a group of its own.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardlimit::Limit;
 
 use crate::bench::Demand;
 use crate::clock::Nanos;
+use crate::redis_url::RedisUrls;
 use crate::values::{self, Key};
 
-/// Try and measure rate limits. The limits live in this process: no server is needed.
+/// Try and measure rate limits, and look after the servers that hold them.
 #[derive(Debug, Parser)]
 #[command(name = "shardlimit", version)]
 pub(crate) struct Cli {
@@ -28,6 +30,57 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Watch a hot key under three times its limit, for five seconds
     Demo,
+    /// Start and stop a throw-away Redis Cluster on this machine
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Look whether servers are fit for limits: exit 0 fine, 1 something is wrong, 2 nothing answers
+    Doctor(DoctorOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start one; it goes on until it is stopped
+    Up(UpOptions),
+    /// Stop it and remove its files
+    Down(FolderOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UpOptions {
+    /// How many masters share the slots: 1 to 16
+    #[arg(long, value_name = "N", default_value = "3", value_parser = values::masters, allow_hyphen_values = true)]
+    pub masters: u64,
+    /// How many replicas each master has: 0 to 3
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::replicas, allow_hyphen_values = true)]
+    pub replicas: u64,
+    #[command(flatten)]
+    pub folder: FolderOptions,
+}
+
+/// Which local cluster: a folder is one.
+#[derive(Args, Debug)]
+pub(crate) struct FolderOptions {
+    /// The cluster's folder, new or empty; without it `shardlimit-cluster` among the temporary files
+    #[arg(long, value_name = "PATH")]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("redis", |redis| redis.required(true)))]
+pub(crate) struct DoctorOptions {
+    #[command(flatten)]
+    pub redis: RedisOptions,
+    /// The limit whose keys the user of the URL must be allowed to use
+    #[arg(long, default_value = "default")]
+    pub name: String,
+}
+
+/// Which servers. Without any, limits live in this process.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RedisOptions {
+    /// Where to begin: redis://[user:password@]host:port, rediss://… or host:port; several with commas between
+    #[arg(long, value_name = "URL[,URL...]")]
+    pub redis: Option<RedisUrls>,
 }
 
 #[derive(Args, Debug)]
@@ -92,20 +145,28 @@ pub(crate) fn named_command(arguments: &[OsString]) -> Option<String> {
     known.find_subcommand(first).map(|command| command.get_name().to_owned())
 }
 
-/// The names of all commands.
-pub(crate) fn known_commands() -> String {
+/// The names of all commands, or of those that stand after one.
+pub(crate) fn known_commands(after: Option<&str>) -> String {
     let cli = Cli::command();
+    let cli = after.and_then(|name| cli.find_subcommand(name)).unwrap_or(&cli);
     cli.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
 }
 
-/// The options of a command, or those that stand before one.
+/// The options of a command and of those below it, or those that stand before any.
 pub(crate) fn known_options(command: Option<&str>) -> String {
     let mut cli = Cli::command();
     // Options of all commands reach each of them only now.
     cli.build();
     let command = command.and_then(|name| cli.find_subcommand(name)).unwrap_or(&cli);
-    let options = command.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?)));
-    options.collect::<Vec<_>>().join(", ")
+    let below = command.get_subcommands().filter(|_| command.get_name() != cli.get_name());
+    let options = below.chain([command]).flat_map(clap::Command::get_arguments);
+    let mut names = Vec::new();
+    for name in options.filter_map(|option| Some(format!("--{}", option.get_long()?))) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
 }
 
 #[cfg(test)]

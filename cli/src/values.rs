@@ -1,6 +1,7 @@
 //! The values of options: read once, checked, and refused with the field and what is accepted.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt;
 
 use crate::bench::Demand;
@@ -10,6 +11,9 @@ use crate::error::Failure;
 /// More tasks than any gateway has, and still only some tens of megabytes.
 const MOST_CALLERS: u64 = 100_000;
 const MOST_PROCESSES: u64 = 256;
+/// A cluster to try things on: more would only make one machine slower.
+const MOST_MASTERS: u64 = 16;
+const MOST_REPLICAS: u64 = 3;
 const LONGEST_RUN: Nanos = 24 * HOUR;
 /// One a nanosecond: no generator comes near, and times stay whole numbers.
 const HIGHEST_DEMAND: u64 = 1_000_000_000;
@@ -30,15 +34,23 @@ impl From<OsString> for Key {
 }
 
 pub(crate) fn permits(text: &str) -> Result<u64, Failure> {
-    whole("permits", text, u64::MAX)
+    whole("permits", text, 1..=u64::MAX)
 }
 
 pub(crate) fn callers(text: &str) -> Result<u64, Failure> {
-    whole("callers", text, MOST_CALLERS)
+    whole("callers", text, 1..=MOST_CALLERS)
 }
 
 pub(crate) fn processes(text: &str) -> Result<u64, Failure> {
-    whole("processes", text, MOST_PROCESSES)
+    whole("processes", text, 1..=MOST_PROCESSES)
+}
+
+pub(crate) fn masters(text: &str) -> Result<u64, Failure> {
+    whole("masters", text, 1..=MOST_MASTERS)
+}
+
+pub(crate) fn replicas(text: &str) -> Result<u64, Failure> {
+    whole("replicas", text, 0..=MOST_REPLICAS)
 }
 
 /// `5s`, `500ms`, `2min`.
@@ -69,10 +81,10 @@ pub(crate) fn demand(text: &str) -> Result<Demand, Failure> {
     Ok(Demand { calls, period })
 }
 
-fn whole(field: &str, text: &str, most: u64) -> Result<u64, Failure> {
-    number(text)
-        .filter(|value| (1..=most).contains(value))
-        .ok_or_else(|| Failure::usage(field, format!("must be a whole number from 1 to {most}, got {text:?}")))
+fn whole(field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, Failure> {
+    let (least, most) = (range.start(), range.end());
+    let wrong = || Failure::usage(field, format!("must be a whole number from {least} to {most}, got {text:?}"));
+    number(text).filter(|value| range.contains(value)).ok_or_else(wrong)
 }
 
 /// Digits, which may be grouped by `_` as in the text of a limit.

@@ -30,7 +30,8 @@ fn refused(arguments: &[&str], kind: &str, field: &str, accepted: &str) {
 }
 
 fn if_named(arguments: &[&str]) -> &'static str {
-    if arguments.iter().any(|argument| ["acquire", "bench", "demo"].contains(argument)) { "text" } else { "null" }
+    let commands = ["acquire", "bench", "demo", "cluster", "doctor"];
+    if arguments.iter().any(|argument| commands.contains(argument)) { "text" } else { "null" }
 }
 
 #[test]
@@ -110,8 +111,48 @@ fn the_settings_of_a_bench() {
 }
 
 #[test]
+fn the_settings_of_a_cluster() {
+    for masters in ["0", "17", "-1", "three", ""] {
+        refused(&["cluster", "up", "--masters", masters], "usage", "masters", "from 1 to 16");
+    }
+    for replicas in ["4", "-1", "one"] {
+        refused(&["cluster", "up", "--replicas", replicas], "usage", "replicas", "from 0 to 3");
+    }
+}
+
+#[test]
+fn urls() {
+    for url in ["", "localhost", "http://a:1", "a:1,", "a:99999", "redis://a:1/x", "redis://"] {
+        refused(&["doctor", "--redis", url], "usage", "redis", "host:port");
+    }
+    refused(&["doctor", "--redis", "rediss://a:1"], "usage", "redis", "TLS");
+    refused(&["doctor"], "usage", "redis", "--redis <URL");
+    refused(&["doctor", "--redis", "a:1", "--name", "a:b"], "invalid_name", "name", "colons");
+}
+
+#[test]
+fn no_error_shows_a_password() {
+    for arguments in [
+        &["doctor", "--redis", "redis://u:secret@h:99999"][..],
+        &["doctor", "--redis", "redis://u:sec,ret@h:1"],
+        &["doctor", "--redis", "rediss://u:secret@h:1"],
+        &["doctor", "--redis", "h:1", "redis://u:secret@h:2"],
+        &["doctor", "--radis=redis://u:secret@h:2"],
+        &["redis://u:secret@h:2"],
+        &["acquire", "k", "--limit", "5/s", "--permits", "redis://u:secret@h:2"],
+    ] {
+        let answer = run(arguments.iter().chain(&["--json"]));
+        assert_eq!(answer.code, Some(2), "{arguments:?}");
+        let said = answer.stdout + &answer.stderr;
+        assert!(!said.contains("secret") && !said.contains("sec,") && !said.contains("ret@"), "{said}");
+    }
+}
+
+#[test]
 fn arguments_that_no_command_has() {
-    refused(&["frobnicate"], "usage", "command", "acquire, bench, demo");
+    refused(&["frobnicate"], "usage", "command", "acquire, bench, demo, cluster, doctor");
+    refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
+    refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
     refused(
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",

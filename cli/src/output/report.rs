@@ -15,9 +15,9 @@ const SCHEMA: u32 = 1;
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done; for a question: allowed.
+    /// Done; for a question: allowed, or fit.
     Success,
-    /// The question was answered, with a denial.
+    /// The question was answered, with a no: denied, or not fit.
     Denied,
     /// No answer.
     Failed,
@@ -90,7 +90,7 @@ impl Output {
             let refusal = Refusal { schema: SCHEMA, command, error: failure };
             let _ = print(&json_line(&refusal));
         }
-        Exit::Failed
+        if failure.is_interrupted() { Exit::Interrupted } else { Exit::Failed }
     }
 
     /// Arguments that could not be read; also `--help` and `--version`, which clap treats alike.
