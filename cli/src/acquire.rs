@@ -8,7 +8,7 @@ use shardlimit::{Decision, NamedLimit};
 use crate::error::Failure;
 use crate::options::AcquireOptions;
 use crate::output::{Exit, Report, Style, count, escape, facts, human_time, millis_up};
-use crate::store;
+use crate::store::Store;
 
 /// The decision and its facts.
 #[derive(Debug, Serialize)]
@@ -27,7 +27,7 @@ pub(crate) struct AcquireReport {
 }
 
 pub(crate) fn run(options: &AcquireOptions) -> Result<AcquireReport, Failure> {
-    let limit = store::define(&options.limit.name, options.limit.limit)?;
+    let limit = Store::new(&options.store).define(&options.limit.name, options.limit.limit)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

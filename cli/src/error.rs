@@ -108,6 +108,9 @@ impl From<shardlimit::Error> for Failure {
             ErrorKind::Never => "never",
             ErrorKind::NameTaken => "name_taken",
             ErrorKind::ForeignReceipt => "foreign_receipt",
+            ErrorKind::NotSent => "not_sent",
+            ErrorKind::Unknown => "unknown",
+            ErrorKind::Refused => "refused",
             // The library may learn of new ones.
             _ => "other",
         };

@@ -9,6 +9,7 @@ use shardlimit::Limit;
 use crate::bench::Demand;
 use crate::clock::Nanos;
 use crate::redis_url::RedisUrls;
+use crate::store::StoreOptions;
 use crate::values::{self, Key};
 
 /// Try and measure rate limits, and look after the servers that hold them.
@@ -89,6 +90,8 @@ pub(crate) struct AcquireOptions {
     pub key: Key,
     #[command(flatten)]
     pub limit: LimitOptions,
+    #[command(flatten)]
+    pub store: StoreOptions,
     /// How many permits to ask for, all or none
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::permits, allow_hyphen_values = true)]
     pub permits: u64,
@@ -101,6 +104,8 @@ pub(crate) struct BenchOptions {
     pub key: Key,
     #[command(flatten)]
     pub limit: LimitOptions,
+    #[command(flatten)]
+    pub store: StoreOptions,
     /// How many callers there are; each has at most one call out
     #[arg(long, value_name = "N", default_value = "64", value_parser = values::callers, allow_hyphen_values = true)]
     pub callers: u64,
@@ -116,6 +121,9 @@ pub(crate) struct BenchOptions {
     /// Split callers and demand over so many processes
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::processes, allow_hyphen_values = true)]
     pub processes: u64,
+    /// Judge all admissions together, by the store's time, against the limit's formula in the worst interval
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// Which limit. A value may begin with a hyphen, so that a negative rate is refused as a rate, not as an option.

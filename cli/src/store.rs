@@ -1,17 +1,104 @@
 //! Where a command's limit lives. The one place that chooses a store.
 
-use shardlimit::{Limit, Limiter, NamedLimit};
+use std::str::FromStr;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use shardlimit::{LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
 
 use crate::error::Failure;
+use crate::options::RedisOptions;
 
-/// The embedded store: the state is this process's own, and as new whenever it starts.
-pub(crate) const STORE: &str = "local";
 /// Every decision is made on the state itself.
 pub(crate) const MODE: &str = "exact";
 
-/// Gives the limit its name on the store.
-pub(crate) fn define(name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
-    Ok(Limiter::local().define(name, limit)?)
+/// Which store, and how a limit is split on it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreOptions {
+    #[command(flatten)]
+    pub redis: RedisOptions,
+    /// How many shards a key is split into: per-master, off, or a number
+    #[arg(long, value_name = "SHARDS", default_value = "per-master", allow_hyphen_values = true)]
+    pub shards: Shards,
+    /// Which shard a call asks first: round-robin, least-loaded or power-of-two
+    #[arg(long, value_name = "SELECTOR", default_value = "round-robin", allow_hyphen_values = true)]
+    pub selector: Selector,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Selector {
+    RoundRobin,
+    LeastLoaded,
+    PowerOfTwo,
+}
+
+impl FromStr for Selector {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        match text {
+            "round-robin" => Ok(Self::RoundRobin),
+            "least-loaded" => Ok(Self::LeastLoaded),
+            "power-of-two" => Ok(Self::PowerOfTwo),
+            other => {
+                let message = format!("must be round-robin, least-loaded or power-of-two, got {other:?}");
+                Err(Failure::usage("selector", message))
+            }
+        }
+    }
+}
+
+/// The same, as one process tells it to another. It may hold a password.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Store {
+    /// None: the embedded store. The state is then this process's own, and as new whenever it starts.
+    urls: Vec<String>,
+    shards: String,
+    selector: Selector,
+}
+
+impl Store {
+    pub(crate) fn new(options: &StoreOptions) -> Self {
+        let urls = options.redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
+        Self { urls, shards: options.shards.to_string(), selector: options.selector }
+    }
+
+    pub(crate) fn embedded() -> Self {
+        Self { urls: Vec::new(), shards: Shards::default().to_string(), selector: Selector::RoundRobin }
+    }
+
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.urls.is_empty()
+    }
+
+    /// The word for it in reports.
+    pub(crate) fn name(&self) -> &'static str {
+        if self.is_embedded() { "local" } else { "cluster" }
+    }
+
+    /// Connects with the first call, on the runtime that it comes from.
+    pub(crate) fn limiter(&self) -> Result<Limiter, Failure> {
+        if self.is_embedded() {
+            return Ok(Limiter::local());
+        }
+        let builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        let builder = match self.selector {
+            Selector::RoundRobin => builder.selector(RoundRobin),
+            Selector::LeastLoaded => builder.selector(LeastLoaded),
+            Selector::PowerOfTwo => builder.selector(PowerOfTwo),
+        };
+        Ok(builder.build()?)
+    }
+
+    pub(crate) fn define(&self, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
+        Ok(self.limiter()?.define(name, limit)?)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({}, shards {}, {:?})", self.name(), self.shards, self.selector)
+    }
 }
 
 /// Refuses what every one of a run's calls would be refused for, before the run and without a charge: the

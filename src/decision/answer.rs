@@ -189,7 +189,20 @@ impl Allowed {
         self.receipt
     }
 
-    pub(crate) fn receipt(&self) -> &Receipt {
+    /// The same, to look at.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let limit = Limiter::local().define("api", "10/s".parse()?)?;
+    /// if let Some(Decision::Allowed(allowed)) = limit.try_acquire("alice", 2)? {
+    ///     assert_eq!(allowed.receipt().permits(), 2);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 

@@ -16,6 +16,14 @@ const MOST_MASTERS: usize = COUNT;
 type Owners = Box<[u16; COUNT]>;
 
 /// A node that owns slots for writes. Its id is its identity; the address may change under it.
+///
+/// ```no_run
+/// # fn run(topology: shardlimit::Topology) {
+/// for master in topology.masters() {
+///     println!("{} at {}:{}, or {master}", master.id, master.host, master.port);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Master {
@@ -44,7 +52,14 @@ impl fmt::Display for Master {
     }
 }
 
-/// Which master owns which slot, at one epoch of the cluster.
+/// Which master owns which slot, at one epoch of the cluster: a snapshot that never changes.
+///
+/// ```no_run
+/// # fn run(watch: shardlimit::TopologyWatch) {
+/// let topology = watch.current();
+/// println!("{} masters own {} slots", topology.masters().len(), topology.covered());
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Topology {
     epoch: u64,
@@ -163,17 +178,38 @@ impl Topology {
     }
 
     /// The cluster's epoch when it said this.
-    pub(crate) fn epoch(&self) -> u64 {
+    ///
+    /// ```no_run
+    /// # fn run(topology: shardlimit::Topology) {
+    /// println!("epoch {}", topology.epoch());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Every master that owns a slot, in the order of their ids.
-    pub(crate) fn masters(&self) -> &[Master] {
+    ///
+    /// ```no_run
+    /// # fn run(topology: shardlimit::Topology) {
+    /// println!("{} masters", topology.masters().len());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn masters(&self) -> &[Master] {
         &self.masters
     }
 
     /// Who owns the slot; `None` when nobody does.
-    pub(crate) fn master_of(&self, slot: Slot) -> Option<&Master> {
+    ///
+    /// ```no_run
+    /// # fn run(topology: shardlimit::Topology) {
+    /// let owner = topology.master_of(shardlimit::Slot::of(b"some key"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn master_of(&self, slot: Slot) -> Option<&Master> {
         self.index_of(slot).map(|index| &self.masters[index])
     }
 
@@ -189,7 +225,14 @@ impl Topology {
     }
 
     /// How many slots have a master.
-    pub(crate) fn covered(&self) -> usize {
+    ///
+    /// ```no_run
+    /// # fn run(topology: shardlimit::Topology) {
+    /// println!("{} of 16384 slots have a master", topology.covered());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn covered(&self) -> usize {
         self.slots.len()
     }
 }

@@ -28,6 +28,7 @@ pub(super) struct Desk {
     pub start: Nanos,
     pub end: Nanos,
     pub sample: Option<Nanos>,
+    pub check: bool,
     /// Borrowed between two awaits only.
     pub tally: RefCell<Tally>,
 }
@@ -89,10 +90,15 @@ impl Desk {
     /// One call, and the moment at which it ended.
     async fn call(&self, begin: Nanos, counted_from: Nanos) -> Nanos {
         self.tally.borrow_mut().offered += 1;
-        let outcome = self.handle.acquire_n(self.permits).await;
+        let mut outcome = self.handle.acquire_n(self.permits).await;
         let end = self.stopwatch.now();
         let mut tally = self.tally.borrow_mut();
         tally.record(&outcome, end.saturating_sub(counted_from));
+        if self.check
+            && let Ok(decision) = &mut outcome
+        {
+            tally.admit(decision);
+        }
         if let Some(length) = self.sample {
             self.sample_of(&mut tally.samples, length, begin).offered += 1;
             let ended = self.sample_of(&mut tally.samples, length, end);

@@ -9,11 +9,11 @@ use crate::error::Failure;
 use crate::interrupt::Interrupt;
 use crate::options::BenchOptions;
 use crate::output::note;
-use crate::store;
+use crate::store::Store;
 
 pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchReport, Failure> {
     let job = job(options)?;
-    if job.parts > 1 {
+    if job.parts > 1 && job.store.is_embedded() {
         note(&format!(
             "on the embedded store each process has a limit of its own: the {} of them may allow {} times \"{}\"",
             job.parts, job.parts, job.limit
@@ -36,13 +36,14 @@ pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchR
 }
 
 fn job(options: BenchOptions) -> Result<Job, Failure> {
-    let BenchOptions { key, limit, callers, duration, demand, permits, processes } = options;
-    store::check(&limit.name, limit.limit, &key.0, permits)?;
+    let BenchOptions { key, limit, store, callers, duration, demand, permits, processes, check } = options;
+    crate::store::check(&limit.name, limit.limit, &key.0, permits)?;
     if processes > callers {
         let message = format!("must be from 1 to the number of callers, {callers}, got {processes}");
         return Err(Failure::usage("processes", message));
     }
     Ok(Job {
+        store: Store::new(&store),
         key: key.0,
         name: limit.name,
         limit: limit.limit,
@@ -51,6 +52,7 @@ fn job(options: BenchOptions) -> Result<Job, Failure> {
         demand,
         duration,
         sample: None,
+        check,
         part: 0,
         parts: processes,
     })

@@ -1,6 +1,7 @@
 //! The generator: threads with callers, who all begin at one moment.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use shardlimit::Handle;
+use shardlimit::{Handle, Limiter, ShardCounts};
 use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, spawn_local};
 
@@ -17,12 +18,11 @@ use super::job::Job;
 use super::live::{Live, Seen};
 use super::pacer::Pacer;
 use super::schedule::Demand;
-use super::tally::Tally;
+use super::tally::{Shard, Tally};
 use super::timer::Timer;
 use crate::clock::{Nanos, Stopwatch, processor_time};
 use crate::error::Failure;
 use crate::interrupt::Interrupt;
-use crate::store;
 
 /// How often a worker publishes its counts and looks whether it should stop while all its callers wait.
 const WATCH: Duration = Duration::from_millis(20);
@@ -42,19 +42,21 @@ pub(crate) struct Generator {
 struct Worker {
     runtime: Runtime,
     timer: Timer,
+    limiter: Limiter,
     handle: Handle,
     callers: Vec<u64>,
 }
 
 impl Generator {
     pub(crate) fn prepare(job: Job) -> Result<Self, Failure> {
-        let limit = store::define(&job.name, job.limit)?;
+        // On the embedded store the threads share one limiter; on a shared one each has its own connections.
+        let embedded = if job.store.is_embedded() { Some(job.store.limiter()?) } else { None };
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = job.threads(cores);
         let workers = (0..threads).map(|thread| {
             // Neighbours in the schedule fall to different threads.
             let callers = job.own_callers().skip(thread).step_by(threads).collect();
-            Worker::new(limit.handle(&job.key)?, callers).map_err(|error| no_worker(&error))
+            Worker::new(&job, embedded.clone(), callers)
         });
         let workers = workers.collect::<Result<_, Failure>>()?;
         Ok(Self { stopwatch: Stopwatch::new(), job, workers })
@@ -100,17 +102,22 @@ impl Generator {
 }
 
 impl Worker {
-    fn new(handle: Handle, callers: Vec<u64>) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    fn new(job: &Job, embedded: Option<Limiter>, callers: Vec<u64>) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| no_worker(&error))?;
         let timer = {
             let _inside = runtime.enter();
-            Timer::new()?
+            Timer::new().map_err(|error| no_worker(&error))?
         };
-        Ok(Self { runtime, timer, handle, callers })
+        let limiter = embedded.map_or_else(|| job.store.limiter(), Ok)?;
+        let handle = limiter.define(&job.name, job.limit)?.handle(&job.key)?;
+        // A look opens the connections, and charges nothing.
+        runtime.block_on(handle.peek())?;
+        Ok(Self { runtime, timer, limiter, handle, callers })
     }
 
     fn run(self, job: &Job, start: Nanos, stopwatch: Stopwatch, interrupt: Interrupt, live: Arc<Live>) -> Tally {
-        let Self { runtime, timer, handle, callers } = self;
+        let Self { runtime, timer, limiter, handle, callers } = self;
         // One place more than callers: the worker itself waits for the end.
         let pacer = Pacer::new(stopwatch.clone(), timer, callers.len() + 1);
         let desk = Rc::new(Desk {
@@ -123,6 +130,7 @@ impl Worker {
             start,
             end: start + job.duration,
             sample: job.sample,
+            check: job.check,
             tally: RefCell::default(),
         });
         // The driver and the watch never end by themselves; they go with the set.
@@ -147,6 +155,7 @@ impl Worker {
         let mut tally = desk.tally.take();
         tally.elapsed = desk.stopwatch.now().saturating_sub(start);
         tally.interrupted = desk.interrupt.is_set();
+        tally.shards = shards(&limiter, &desk.handle);
         tally
     }
 }
@@ -169,6 +178,17 @@ impl Desk {
             }
         }
     }
+}
+
+/// What this worker's limiter had of each shard, and whose slot it is now.
+fn shards(limiter: &Limiter, handle: &Handle) -> BTreeMap<u16, Shard> {
+    let watch = limiter.watch_topology().ok().flatten();
+    let master = |slot| Some(watch.as_ref()?.current().master_of(slot)?.to_string());
+    let shard = |counts: ShardCounts| {
+        let ShardCounts { slot, runs, allowed, denied, .. } = counts;
+        (slot.number(), Shard { master: master(slot), runs, allowed, denied })
+    };
+    handle.counts().into_iter().map(shard).collect()
 }
 
 fn no_worker(error: &io::Error) -> Failure {

@@ -5,6 +5,7 @@ use shardlimit::Limit;
 
 use super::schedule::Demand;
 use crate::clock::{MICRO, MILLI, Nanos};
+use crate::store::Store;
 
 /// The calls of a run, and which part of them one process makes.
 ///
@@ -12,6 +13,7 @@ use crate::clock::{MICRO, MILLI, Nanos};
 /// split exactly, whatever the numbers, and neighbours in the schedule fall to different processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
+    pub store: Store,
     pub key: Vec<u8>,
     pub name: String,
     pub limit: Limit,
@@ -23,6 +25,8 @@ pub(crate) struct Job {
     pub duration: Nanos,
     /// Count the calls of each such stretch of time too.
     pub sample: Option<Nanos>,
+    /// Keep every admission, to judge them all together.
+    pub check: bool,
     pub part: u64,
     pub parts: u64,
 }
@@ -54,6 +58,7 @@ impl Job {
 #[cfg(test)]
 pub(super) fn example() -> Job {
     Job {
+        store: Store::embedded(),
         key: b"item:42".into(),
         name: "test".into(),
         limit: "1000/s burst 10".parse().unwrap(),
@@ -62,6 +67,7 @@ pub(super) fn example() -> Job {
         demand: None,
         duration: crate::clock::SECOND,
         sample: None,
+        check: false,
         part: 0,
         parts: 1,
     }

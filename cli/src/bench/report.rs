@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::job::Job;
+use super::overshoot::{Worst, worst};
 use super::tally::{Deciders, Tally};
 use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, facts, grid, human_time, micros, seconds};
-use crate::store::{MODE, STORE};
+use crate::store::MODE;
 
 /// What was offered, what was decided, and what it cost.
 #[derive(Debug, Serialize)]
@@ -36,6 +37,10 @@ pub(crate) struct BenchReport {
     client_cpu_s: f64,
     latency_us: Latency,
     shards: Vec<Shard>,
+    /// Permits above the limit's formula in the worst interval, if that was asked for; negative: so many below it.
+    overshoot: Option<f64>,
+    /// How long that interval was.
+    overshoot_s: Option<f64>,
     #[serde(skip)]
     times: [Nanos; 5],
     #[serde(skip)]
@@ -70,8 +75,9 @@ impl BenchReport {
         let at = |quantile| tally.latency.value_at_quantile(quantile);
         let times = [at(0.5), at(0.9), at(0.99), at(0.999), tally.latency.max()];
         let [p50, p90, p99, p999, max] = times.map(micros);
+        let overshoot: Option<Worst> = if job.check { worst(&job.limit, tally.admissions.clone()) } else { None };
         Self {
-            store: STORE,
+            store: job.store.name(),
             mode: MODE,
             key: escape(&job.key),
             name: job.name.clone(),
@@ -91,22 +97,37 @@ impl BenchReport {
             errors: tally.errors,
             decided_by: tally.decided_by,
             decisions_per_s: if elapsed_s > 0.0 { decimals(decisions as f64 / elapsed_s, 1) } else { 0.0 },
-            // The embedded store's kernel runs once for each decision that it makes.
-            store_calls: tally.decided_by.local,
+            store_calls: store_calls(tally),
             client_cpu_s: seconds(tally.processor_time),
             latency_us: Latency { p50, p90, p99, p999, max },
-            shards: vec![Shard {
-                shard: 0,
-                slot: None,
-                master: None,
-                calls: tally.decided_by.local,
-                allowed: tally.allowed,
-                denied: tally.denied,
-            }],
+            shards: shards(tally),
+            overshoot: overshoot.map(|worst| decimals(worst.permits, 3)),
+            overshoot_s: overshoot.map(|worst| decimals(worst.micros as f64 / 1e6, 6)),
             times,
             missed: tally.missed,
         }
     }
+}
+
+/// The embedded store's kernel runs once for each decision that it makes.
+fn store_calls(tally: &Tally) -> u64 {
+    tally.decided_by.local + tally.shards.values().map(|shard| shard.runs).sum::<u64>()
+}
+
+fn shards(tally: &Tally) -> Vec<Shard> {
+    if tally.shards.is_empty() {
+        let (slot, master, calls) = (None, None, tally.decided_by.local);
+        return vec![Shard { shard: 0, slot, master, calls, allowed: tally.allowed, denied: tally.denied }];
+    }
+    let shard = |(index, (slot, shard)): (usize, (&u16, &super::tally::Shard))| Shard {
+        shard: index as u32,
+        slot: Some(*slot),
+        master: shard.master.clone(),
+        calls: shard.runs,
+        allowed: shard.allowed,
+        denied: shard.denied,
+    };
+    tally.shards.iter().enumerate().map(shard).collect()
 }
 
 impl Report for BenchReport {
@@ -148,6 +169,11 @@ impl Report for BenchReport {
                 ("latency", format!("p50 {p50}, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}, {counted_from}")),
             ],
         );
+        if let (Some(overshoot), Some(length)) = (self.overshoot, self.overshoot_s) {
+            let word = if overshoot > 0.0 { style.red("above") } else { style.green("below or at") };
+            let worst = format!("{:.3} permits {word} the formula, over {length:.6} s", overshoot.abs());
+            text += &facts(style, &[("worst interval", worst)]);
+        }
         text.push('\n');
         text += &self.shard_table(style);
         if !self.valid {

@@ -1,10 +1,13 @@
 //! What a worker counts, and how counts are put together.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use shardlimit::{DecidedBy, Decision, Error};
 
 use super::live::Calls;
+use super::overshoot::Admission;
 use crate::clock::{Nanos, SECOND};
 
 /// Twice the longest run: a latency in an open loop can grow to the run's length.
@@ -28,6 +31,10 @@ pub(crate) struct Tally {
     #[serde(with = "recorded")]
     pub latency: Histogram<u64>,
     pub samples: Vec<Sample>,
+    /// By slot.
+    pub shards: BTreeMap<u16, Shard>,
+    /// Permits by the moment at which a store charged them, if they are to be judged.
+    pub admissions: Vec<Admission>,
     /// From the common start to the end of the last worker.
     pub elapsed: Nanos,
     /// Used during the run.
@@ -43,6 +50,15 @@ pub(crate) struct Deciders {
     pub lease: u64,
     pub ceiling: u64,
     pub fallback: u64,
+}
+
+/// What one shard was asked and said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shard {
+    pub master: Option<String>,
+    pub runs: u64,
+    pub allowed: u64,
+    pub denied: u64,
 }
 
 /// The calls of one stretch of time: offered by when they began, decided by when they ended.
@@ -66,6 +82,8 @@ impl Default for Tally {
             decided_by: Deciders::default(),
             latency: Histogram::new_with_bounds(1, LONGEST_LATENCY, 3).expect("the bounds are in order"),
             samples: Vec::new(),
+            shards: BTreeMap::new(),
+            admissions: Vec::new(),
             elapsed: 0,
             processor_time: 0,
             interrupted: false,
@@ -102,6 +120,17 @@ impl Tally {
         }
     }
 
+    /// Keeps when and where an allowed call was charged.
+    pub(super) fn admit(&mut self, decision: &Decision) {
+        let Decision::Allowed(allowed) = decision else { return };
+        let receipt = allowed.receipt();
+        let before = self.admissions.len();
+        self.admissions.extend(receipt.shards().map(|(_, permits, at)| Admission { at, permits }));
+        if self.admissions.len() == before {
+            self.admissions.push(Admission { at: receipt.charged_at(), permits: receipt.permits() });
+        }
+    }
+
     pub(crate) fn merge(&mut self, other: &Self) {
         self.offered += other.offered;
         self.late += other.late;
@@ -120,6 +149,14 @@ impl Tally {
             mine.allowed += theirs.allowed;
             mine.denied += theirs.denied;
         }
+        for (slot, theirs) in &other.shards {
+            let mine = self.shards.entry(*slot).or_default();
+            mine.master = mine.master.take().or_else(|| theirs.master.clone());
+            mine.runs += theirs.runs;
+            mine.allowed += theirs.allowed;
+            mine.denied += theirs.denied;
+        }
+        self.admissions.extend(&other.admissions);
         self.elapsed = self.elapsed.max(other.elapsed);
         self.processor_time += other.processor_time;
         self.interrupted |= other.interrupted;

@@ -5,6 +5,7 @@ use crate::bench::{Demand, Generator, Job, Progress};
 use crate::clock::{MILLI, Nanos, SECOND};
 use crate::error::Failure;
 use crate::interrupt::Interrupt;
+use crate::store::Store;
 
 /// A rate that any machine reaches three times over with a core to spare.
 const LIMIT: &str = "token-bucket 20000/s burst 2000";
@@ -14,6 +15,8 @@ pub(super) const SAMPLE: Nanos = 100 * MILLI;
 
 pub(crate) fn run(interrupt: &Interrupt) -> Result<DemoReport, Failure> {
     let job = Job {
+        store: Store::embedded(),
+        check: false,
         key: b"item:42".into(),
         name: "demo".into(),
         limit: LIMIT.parse()?,

@@ -11,7 +11,7 @@ use super::command::SAMPLE;
 use crate::bench::{Demand, Job, Sample, Tally};
 use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, grid, seconds};
-use crate::store::{MODE, STORE};
+use crate::store::{MODE, Store};
 
 /// What to type next. The place for a line that tries the same on a cluster.
 const NEXT: [(&str, &str); 2] = [
@@ -71,7 +71,7 @@ impl DemoReport {
             denied: sample.denied,
         };
         Self {
-            store: STORE,
+            store: Store::embedded().name(),
             mode: MODE,
             key: escape(&job.key),
             name: job.name.clone(),

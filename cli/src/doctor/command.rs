@@ -30,7 +30,7 @@ struct Member {
 
 pub(crate) fn run(options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     // Refuses a name that no limit could have.
-    store::define(&options.name, "1/s".parse()?)?;
+    store::Store::embedded().define(&options.name, "1/s".parse()?)?;
     let RedisUrls(urls) = options.redis.redis.as_ref().ok_or_else(|| Failure::usage("redis", "is missing"))?;
     let infos = urls.iter().map(connection_info).collect::<Result<Vec<_>, _>>()?;
     let entries = in_parallel(&infos, enter);

@@ -1,0 +1,129 @@
+//! Whether a run admitted more than its limit allows, in any interval whatever.
+//!
+//! Admissions count at the moment at which their store charged them, so processes, threads and the way of an answer do
+//! not blur the picture.
+
+use serde::{Deserialize, Serialize};
+use shardlimit::{Algorithm, Limit};
+
+/// Permits that one shard charged at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Admission {
+    /// Microseconds since 1970, by the shard's server.
+    pub at: u64,
+    pub permits: u64,
+}
+
+/// The interval that was the furthest above the limit's formula, or the closest below it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Worst {
+    /// Permits above what the formula allows; negative: so many below.
+    pub permits: f64,
+    /// Length of the interval.
+    pub micros: u64,
+}
+
+/// None for a run that admitted nobody.
+pub(crate) fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Worst> {
+    admissions.sort_unstable();
+    match limit.algorithm() {
+        Algorithm::FixedWindow => worst_fixed_window(limit, &admissions),
+        Algorithm::SlidingWindow | Algorithm::SlidingLog => worst_sliding_window(limit, &admissions),
+        // What stands in a queue has been let in; the bound is a bucket's.
+        _ => worst_bucket(limit, &admissions),
+    }
+}
+
+/// Admitted in [a, b] − burst − rate · (b − a), at its worst: with the running sum S, that is the largest
+/// (S(b) − rate · b) − (S before a − rate · a).
+fn worst_bucket(limit: &Limit, admissions: &[Admission]) -> Option<Worst> {
+    let first = admissions.first()?.at;
+    let period = limit.period().as_micros() as i128;
+    // All in units of 1/period of a permit: whole numbers.
+    let refilled = |at: u64| i128::from(at - first) * i128::from(limit.permits());
+    let mut sum: i128 = 0;
+    let mut lowest: Option<(i128, u64)> = None;
+    let mut worst: Option<(i128, u64)> = None;
+    for admission in admissions {
+        let before = sum * period - refilled(admission.at);
+        if lowest.is_none_or(|(lowest, _)| before < lowest) {
+            lowest = Some((before, admission.at));
+        }
+        sum += i128::from(admission.permits);
+        let (start, from) = lowest?;
+        let above = sum * period - refilled(admission.at) - start;
+        if worst.is_none_or(|(worst, _)| above > worst) {
+            worst = Some((above, admission.at - from));
+        }
+    }
+    let (above, micros) = worst?;
+    let above = above - i128::from(limit.burst()) * period;
+    Some(Worst { permits: above as f64 / period as f64, micros })
+}
+
+/// Windows begin at multiples of their length; each is a limit of its own.
+fn worst_fixed_window(limit: &Limit, admissions: &[Admission]) -> Option<Worst> {
+    let window = limit.period().as_micros() as u64;
+    let windows = admissions.chunk_by(|one, next| one.at / window == next.at / window);
+    let most = windows.map(|window| window.iter().map(|admission| admission.permits).sum::<u64>()).max()?;
+    Some(Worst { permits: most as f64 - limit.permits() as f64, micros: window })
+}
+
+/// Any interval of the window's length: (a, a + W].
+fn worst_sliding_window(limit: &Limit, admissions: &[Admission]) -> Option<Worst> {
+    let window = limit.period().as_micros() as u64;
+    let (mut sum, mut most, mut first) = (0, None, 0);
+    for admission in admissions {
+        sum += admission.permits;
+        while admissions[first].at + window <= admission.at {
+            sum -= admissions[first].permits;
+            first += 1;
+        }
+        most = most.max(Some(sum));
+    }
+    Some(Worst { permits: most? as f64 - limit.permits() as f64, micros: window })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(limit: &str, admissions: &[(u64, u64)]) -> f64 {
+        let admissions = admissions.iter().map(|(at, permits)| Admission { at: *at, permits: *permits }).collect();
+        worst(&limit.parse().unwrap(), admissions).unwrap().permits
+    }
+
+    #[test]
+    fn a_bucket_is_judged_over_every_interval() {
+        let limit = "token-bucket 10/s burst 5";
+        assert_eq!(permits(limit, &[(0, 5)]), 0.0);
+        assert_eq!(permits(limit, &[(0, 6)]), 1.0);
+        assert_eq!(permits(limit, &[(0, 5), (100_000, 1), (200_000, 1)]), 0.0);
+        assert_eq!(permits(limit, &[(0, 5), (50_000, 1)]), 0.5);
+        // The worst one need not begin with the first.
+        assert_eq!(permits(limit, &[(0, 1), (10_000_000, 7), (10_100_000, 1)]), 2.0);
+        // In whatever order they were collected.
+        assert_eq!(permits(limit, &[(100_000, 3), (0, 4)]), 1.0);
+        assert_eq!(permits(limit, &[(0, 2)]), -3.0);
+    }
+
+    #[test]
+    fn a_fixed_window_is_judged_by_its_windows() {
+        let limit = "fixed-window 4/s";
+        assert_eq!(permits(limit, &[(999_999, 4), (1_000_000, 4)]), 0.0);
+        assert_eq!(permits(limit, &[(1_000_000, 3), (1_999_999, 2)]), 1.0);
+    }
+
+    #[test]
+    fn a_sliding_window_is_judged_wherever_it_stands() {
+        let limit = "sliding-window 4/s";
+        assert_eq!(permits(limit, &[(999_999, 4), (1_999_999, 4)]), 0.0);
+        assert_eq!(permits(limit, &[(999_999, 4), (1_999_998, 1)]), 1.0);
+        assert_eq!(permits("sliding-log 4/s", &[(0, 2), (500_000, 2), (1_000_000, 2), (1_400_000, 1)]), 1.0);
+    }
+
+    #[test]
+    fn nobody_admitted_is_no_interval() {
+        assert_eq!(worst(&"1/s".parse().unwrap(), Vec::new()), None);
+    }
+}
