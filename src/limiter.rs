@@ -147,7 +147,7 @@ impl Limiter {
             Store::Local { .. } => Ok(None),
             Store::Shared(shared) => {
                 shared.engine.start()?;
-                Ok(Some(crate::TopologyWatch::new(shared.engine.router.watch_topology())))
+                Ok(Some(crate::TopologyWatch::new(shared.engine.transport.watch_topology())))
             }
         }
     }

@@ -8,6 +8,7 @@ use shardlimit::{Decision, NamedLimit};
 use crate::error::Failure;
 use crate::options::AcquireOptions;
 use crate::output::{Exit, Report, Style, count, escape, facts, human_time, millis_up};
+use crate::runtime;
 use crate::store::Store;
 
 /// The decision and its facts.
@@ -28,11 +29,7 @@ pub(crate) struct AcquireReport {
 
 pub(crate) fn run(options: &AcquireOptions) -> Result<AcquireReport, Failure> {
     let limit = Store::new(&options.store).define(&options.limit.name, options.limit.limit)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("runtime", "can't be started", &error))?;
-    let decision = runtime.block_on(limit.acquire_n(&options.key.0, options.permits))?;
+    let decision = runtime()?.block_on(limit.acquire_n(&options.key.0, options.permits))?;
     Ok(AcquireReport::new(&limit, &options.key.0, options.permits, &decision))
 }
 

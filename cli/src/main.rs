@@ -13,6 +13,7 @@ mod interrupt;
 mod node;
 mod options;
 mod output;
+mod plan;
 mod redis_url;
 mod store;
 mod values;
@@ -50,10 +51,17 @@ fn main() -> ExitCode {
     exit.into()
 }
 
+/// For commands that make one call.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::system("runtime", "can't be started", &error))
+}
+
 fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, Failure> {
     match command {
         Command::Acquire(options) => output.report(&acquire::run(&options)?),
         Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
+        Command::Plan(options) => output.report(&plan::run(&options)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
         Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),

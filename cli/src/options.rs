@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Acquire(AcquireOptions),
     /// Offer calls on one key and measure the decisions
     Bench(BenchOptions),
+    /// Show which shards a key has and where they lie; makes the plan if there is none
+    Plan(PlanOptions),
     /// Watch a hot key under three times its limit, for five seconds
     Demo,
     /// Start and stop a throw-away Redis Cluster on this machine
@@ -95,6 +97,17 @@ pub(crate) struct AcquireOptions {
     /// How many permits to ask for, all or none
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::permits, allow_hyphen_values = true)]
     pub permits: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("redis", |redis| redis.required(true)))]
+pub(crate) struct PlanOptions {
+    /// The key whose plan to show: 1 to 16,384 bytes, any byte
+    pub key: Key,
+    #[command(flatten)]
+    pub limit: LimitOptions,
+    #[command(flatten)]
+    pub store: StoreOptions,
 }
 
 #[derive(Args, Debug)]

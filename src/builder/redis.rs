@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "cluster-async")]
+use ::redis::cluster_async::ClusterConnection;
 use tokio::runtime::Handle;
 
 use super::Builder;
@@ -12,7 +14,9 @@ use crate::plan::Shards;
 use crate::selector::{RoundRobin, Selector};
 #[cfg(feature = "tls")]
 use crate::store::cluster::Certificates;
-use crate::store::cluster::{Engine, Router, Settings};
+#[cfg(feature = "cluster-async")]
+use crate::store::cluster::OwnConnection;
+use crate::store::cluster::{Engine, Router, Settings, Transport};
 use crate::sync::Arc;
 
 #[derive(Clone)]
@@ -24,6 +28,8 @@ pub(super) struct RedisSettings {
     runtime: Option<Handle>,
     #[cfg(feature = "tls")]
     certificates: Certificates,
+    #[cfg(feature = "cluster-async")]
+    connection: Option<ClusterConnection>,
 }
 
 impl Default for RedisSettings {
@@ -38,6 +44,8 @@ impl Default for RedisSettings {
             runtime: None,
             #[cfg(feature = "tls")]
             certificates: Certificates::default(),
+            #[cfg(feature = "cluster-async")]
+            connection: None,
         }
     }
 }
@@ -123,6 +131,25 @@ impl Builder {
         self
     }
 
+    /// Sends everything over a `ClusterConnection` of your own, instead of opening connections.
+    ///
+    /// Turn its retries off (`ClusterClientBuilder::retries(0)`): it sends a request again when its fate is unknown, and
+    /// then a call can be charged more than once. It also serves all masters by one task, so a sick master slows the
+    /// others. Where neither matters it saves connections.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "cluster-async")]
+    /// # async fn run(connection: redis::cluster_async::ClusterConnection) -> Result<(), shardlimit::Error> {
+    /// let limiter = shardlimit::Limiter::builder().cluster_connection(connection).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "cluster-async")]
+    pub fn cluster_connection(mut self, connection: ClusterConnection) -> Self {
+        self.redis.connection = Some(connection);
+        self
+    }
+
     /// The certificate, as PEM, of the authority that signed the servers'. Default: those that the system trusts.
     ///
     /// ```
@@ -151,17 +178,10 @@ impl Builder {
 
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
-        let RedisSettings { urls, shards, selector, timeout, runtime, .. } = &self.redis;
-        let Some(urls) = urls else { return Ok(None) };
-        let settings = Settings::new(
-            urls,
-            *timeout,
-            #[cfg(feature = "tls")]
-            &self.redis.certificates,
-        )?;
-        let router = Router::new(settings);
+        let RedisSettings { shards, selector, timeout, runtime, .. } = &self.redis;
+        let Some(transport) = self.transport(*timeout)? else { return Ok(None) };
         Ok(Some(Shared {
-            engine: Arc::new(Engine::new(router, runtime.clone())),
+            engine: Arc::new(Engine::new(transport, runtime.clone())),
             prefix: self.prefix.as_str().into(),
             shards: *shards,
             selector: Arc::clone(selector),
@@ -169,5 +189,20 @@ impl Builder {
             timeout: *timeout,
             max_keys: self.max_keys,
         }))
+    }
+
+    fn transport(&self, timeout: Duration) -> Result<Option<Transport>, Error> {
+        #[cfg(feature = "cluster-async")]
+        if let Some(connection) = &self.redis.connection {
+            return Ok(Some(Transport::Own(Arc::new(OwnConnection::new(connection.clone(), timeout)))));
+        }
+        let Some(urls) = &self.redis.urls else { return Ok(None) };
+        let settings = Settings::new(
+            urls,
+            timeout,
+            #[cfg(feature = "tls")]
+            &self.redis.certificates,
+        )?;
+        Ok(Some(Transport::Direct(Arc::new(Router::new(settings)))))
     }
 }

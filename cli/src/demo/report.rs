@@ -13,9 +13,14 @@ use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, grid, seconds};
 use crate::store::{MODE, Store};
 
-/// What to type next. The place for a line that tries the same on a cluster.
-const NEXT: [(&str, &str); 2] = [
+/// What to type next.
+const NEXT: [(&str, &str); 4] = [
     ("the same load, measured", "PROGRAM bench --key item:42 --limit \"LIMIT\" --demand 60000/s"),
+    ("a throw-away cluster of three masters (it needs redis-server)", "PROGRAM cluster up"),
+    (
+        "the same load on it, in four processes that share one limit",
+        "PROGRAM bench --key item:42 --limit \"LIMIT\" --demand 60000/s --processes 4 --check --redis URLS (as printed)",
+    ),
     ("one question, for a script", "PROGRAM acquire item:42 --limit \"LIMIT\" --json"),
 ];
 

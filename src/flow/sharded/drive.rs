@@ -17,9 +17,9 @@ use crate::wire::{Ledger, Mode, Reply, Run, Script};
 const TOUCH: Micros = 2_000_000;
 
 /// Sends until the lane is empty.
-pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, sending: Sending, mut load: Load) {
+pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, mut load: Load) {
     loop {
-        let lane = Arc::clone(&sending.0);
+        let lane = Arc::clone(&sending.lane);
         load.jobs = sort_out(&limit, &lane, load.jobs);
         if !load.jobs.is_empty() || !load.refunds.is_empty() {
             send(&limit, &entry, &lane, load).await;
@@ -82,7 +82,7 @@ async fn send(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, lo
         arguments: &|command| run.write(command),
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
-    let reply = limit.engine.router.run(&request).await;
+    let reply = limit.engine.transport.run(&request).await;
     let reply = reply.and_then(|value| Reply::parse(value, asks.len()).map_err(|bad| Fault::Refused(bad.to_string())));
     match reply {
         Ok(reply) => answered(limit, entry, lane, Batched { jobs, asks, sent }, reply).await,

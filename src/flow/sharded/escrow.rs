@@ -98,7 +98,7 @@ pub(super) async fn settle(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lost: O
 
 /// The ledger with shares for every shard, all of them still to be handed out; none if the key is not to be split.
 async fn propose(limit: &SharedLimit, entry: &Entry, view: &View) -> Result<Option<Ledger>, Fault> {
-    let topology = limit.engine.router.topology();
+    let topology = limit.engine.transport.topology();
     let whole = view.ledger.limit;
     let wanted = shards_for(&whole, limit.shards, topology.masters().len());
     let mut slots = plan(entry.home, entry.owner, &topology, wanted, &[]);
@@ -181,7 +181,7 @@ async fn install_one(
     let run = InstallRun { state, not_after, ttl: lives(&entry.view().ledger).1 };
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let request = Request { slot, script: Script::Install, key: &key, arguments: &arguments };
-    let reply = limit.engine.router.run(&request).await?;
+    let reply = limit.engine.transport.run(&request).await?;
     InstallReply::parse(reply).map_err(|bad| Fault::Refused(bad.to_string()))
 }
 
@@ -193,7 +193,7 @@ async fn grant(limit: &SharedLimit, entry: &Entry, view: &View, ledger: &Ledger,
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let script = Script::grant(&home.share);
     let request = Request { slot: entry.home, script, key: &home.sub_key, arguments: &arguments };
-    let reply = limit.engine.router.run(&request).await?;
+    let reply = limit.engine.transport.run(&request).await?;
     let wrong = |bad: &dyn std::fmt::Display| Fault::Refused(bad.to_string());
     let (id, ledger) = match GrantReply::parse(reply).map_err(|bad| wrong(&bad))? {
         GrantReply::Granted { id, ledger } | GrantReply::Refused { id: Some(id), ledger: Some(ledger) } => (id, ledger),
@@ -210,8 +210,8 @@ async fn grant(limit: &SharedLimit, entry: &Entry, view: &View, ledger: &Ledger,
 async fn clocks(limit: &SharedLimit, slots: &[Slot]) -> Result<Vec<Micros>, Fault> {
     let mut tasks = JoinSet::new();
     for (index, slot) in slots.iter().copied().enumerate() {
-        let router = Arc::clone(&limit.engine.router);
-        tasks.spawn(async move { (index, router.time_at(slot).await) });
+        let transport = limit.engine.transport.clone();
+        tasks.spawn(async move { (index, transport.time_at(slot).await) });
     }
     let mut times = tasks.join_all().await;
     times.sort_unstable_by_key(|(index, _)| *index);

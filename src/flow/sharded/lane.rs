@@ -228,31 +228,41 @@ impl Job {
 
 /// The right to send for a lane, one batch after the other. However it ends, the lane is free again and nobody is
 /// left without an answer: a call whose completion is dropped learns so.
-pub(super) struct Sending(pub Arc<Lane>);
+pub(super) struct Sending {
+    pub lane: Arc<Lane>,
+    /// Given up in good order: whoever comes next has a right of his own.
+    ended: bool,
+}
 
 impl Sending {
+    pub(super) fn new(lane: Arc<Lane>) -> Self {
+        Self { lane, ended: false }
+    }
+
     /// The next load, or the end.
-    pub(super) fn next(&self) -> Option<Load> {
-        let queue = &mut *lock(&self.0.queue);
+    pub(super) fn next(&mut self) -> Option<Load> {
+        let queue = &mut *lock(&self.lane.queue);
         queue.busy = false;
-        queue.take()
+        let load = queue.take();
+        self.ended = load.is_none();
+        load
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
         let left = {
-            let queue = &mut *lock(&self.0.queue);
-            if !queue.busy {
-                return;
-            }
+            let queue = &mut *lock(&self.lane.queue);
             queue.busy = false;
             std::mem::take(&mut queue.jobs)
         };
         // Only a runtime that ends, or a bug, leads here.
         for job in left {
             let message = "the limiter's runtime has ended; nothing was charged";
-            self.0.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "runtime", message))));
+            self.lane.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "runtime", message))));
         }
     }
 }

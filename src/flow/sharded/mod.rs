@@ -92,7 +92,7 @@ impl SharedLimit {
 
     /// Whether a key under this ledger is to be split, as far as the topology is known.
     fn may_split(&self, ledger: &Ledger) -> bool {
-        let masters = self.engine.router.topology().masters().len();
+        let masters = self.engine.transport.topology().masters().len();
         masters > 0 && shards_for(&ledger.limit, self.shards, masters) > 1
     }
 
@@ -111,7 +111,7 @@ impl SharedLimit {
 
     fn send(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) {
         if let Some(load) = load {
-            let sending = Sending(Arc::clone(lane));
+            let sending = Sending::new(Arc::clone(lane));
             // If it can't be spawned it is dropped, and that answers everybody.
             let _ = self.engine.spawn(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load));
         }

@@ -30,7 +30,7 @@ impl SharedLimit {
             Err(_) => return Err(call::error_of(Miss::Stale)),
         }
         let view = entry.view();
-        let topology = self.engine.router.topology();
+        let topology = self.engine.transport.topology();
         let shards = view.lanes.iter().map(|lane| PlannedShard {
             is_home: lane.is_home,
             sub_key: lane.sub_key.clone(),

@@ -5,14 +5,13 @@ use std::sync::OnceLock;
 
 use tokio::runtime::Handle;
 
-use super::router::Router;
-use super::watcher;
+use super::Transport;
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, thread};
+use crate::sync::thread;
 
 /// Starts with the first call: nothing runs and no socket is open before, so a process may fork until then.
 pub(crate) struct Engine {
-    pub router: Arc<Router>,
+    pub transport: Transport,
     given: Option<Handle>,
     runtime: OnceLock<Result<Runtime, Error>>,
 }
@@ -24,8 +23,8 @@ struct Runtime {
 }
 
 impl Engine {
-    pub(crate) fn new(router: Router, given: Option<Handle>) -> Self {
-        Self { router: Arc::new(router), given, runtime: OnceLock::new() }
+    pub(crate) fn new(transport: Transport, given: Option<Handle>) -> Self {
+        Self { transport, given, runtime: OnceLock::new() }
     }
 
     /// Runs a task on the runtime that was given, else the one that the first call came from, else one of its own.
@@ -48,7 +47,7 @@ impl Engine {
                 Some(handle) => Runtime { handle, _own: None },
                 None => own_runtime()?,
             };
-            runtime.handle.spawn(watcher::watch(Arc::downgrade(&self.router)));
+            self.transport.spawn_watcher(&runtime.handle);
             Ok(runtime)
         });
         runtime.as_ref().map(|runtime| &runtime.handle).map_err(Clone::clone)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis::{RedisError, ServerError, Value};
+use redis::{RedisError, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
@@ -46,19 +46,24 @@ impl Fault {
     /// Tells answers from faults. `from` is who spoke.
     pub(crate) fn check(from: &Address, reply: Result<Value, RedisError>) -> Result<Value, Self> {
         match reply {
-            Ok(Value::ServerError(error)) => Err(Self::of_server(from, &error)),
+            Ok(Value::ServerError(error)) => {
+                Err(Self::of_code(from, error.code(), error.details().unwrap_or_default()))
+            }
             Ok(value) => Ok(value),
-            // The crate does not say whether a broken connection broke before or after it wrote.
-            Err(error) => Err(Self::Unknown(format!("{from}: {error}"))),
+            // What the server said comes as an error too where the crate's own cluster client passes it on.
+            Err(error) => match error.code() {
+                Some(code) => Err(Self::of_code(from, code, error.detail().unwrap_or_default())),
+                // The crate does not say whether a broken connection broke before or after it wrote.
+                None => Err(Self::Unknown(format!("{from}: {error}"))),
+            },
         }
     }
 
     /// The reply table. Exhaustive by its last arm: an error that is not known proves nothing but that the server
     /// refused; our scripts write last, so an error from inside one means that nothing was charged.
-    fn of_server(from: &Address, error: &ServerError) -> Self {
-        let detail = error.details().unwrap_or_default();
-        let said = || format!("{from} says {} {detail}", error.code());
-        match error.code() {
+    fn of_code(from: &Address, code: &str, detail: &str) -> Self {
+        let said = || format!("{from} says {code} {detail}");
+        match code {
             "MOVED" => {
                 redirect(from, detail).map_or_else(|| Self::Refused(said()), |(slot, to)| Self::Moved { slot, to })
             }

@@ -2,21 +2,28 @@
 //!
 //! * `settings`: where the servers are. `node`: one server and the connection to it.
 //! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
+//! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
 //! * `watcher`: keeps the topology up to date. `engine`: the runtime that all of this runs on.
 
 mod engine;
 mod fault;
 mod node;
+#[cfg(feature = "cluster-async")]
+mod own;
 mod router;
 mod settings;
 #[cfg(feature = "tls")]
 mod tls;
+mod transport;
 mod watcher;
 
 pub(crate) use engine::Engine;
 pub(crate) use fault::{Address, Fault};
+#[cfg(feature = "cluster-async")]
+pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
 pub(crate) use settings::Settings;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
+pub(crate) use transport::Transport;

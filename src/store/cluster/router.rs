@@ -57,7 +57,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn command(&self, by_source: bool) -> Cmd {
+    pub(super) fn command(&self, by_source: bool) -> Cmd {
         let mut command = if by_source { cmd("EVAL") } else { cmd("EVALSHA") };
         command.arg(if by_source { self.script.source() } else { self.script.sha() }).arg(1).arg(self.key);
         (self.arguments)(&mut command);

@@ -1,0 +1,119 @@
+//! A `ClusterConnection` that the user brought. It follows redirects by itself; what it can't do is tell a request that
+//! never left from one whose answer was lost, so every broken connection is *unknown*.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+use redis::{Cmd, Value, cmd};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::fault::{Address, Fault};
+use super::router::Request;
+use crate::key::Slot;
+use crate::observe;
+use crate::sync::Arc;
+use crate::topology::{Topology, parse};
+
+/// How often it asks for the topology; only plans of new keys need it.
+const PERIOD: Duration = Duration::from_secs(30);
+/// How soon it asks again when there was no answer.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) struct OwnConnection {
+    connection: ClusterConnection,
+    timeout: Duration,
+    topology: ArcSwap<Topology>,
+    changes: watch::Sender<Arc<Topology>>,
+}
+
+impl OwnConnection {
+    pub(crate) fn new(connection: ClusterConnection, timeout: Duration) -> Self {
+        let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
+        let changes = watch::Sender::new(Arc::clone(&topology));
+        Self { connection, timeout, topology: ArcSwap::new(topology), changes }
+    }
+
+    pub(super) fn topology(&self) -> Arc<Topology> {
+        self.topology.load_full()
+    }
+
+    pub(super) fn watch_topology(&self) -> watch::Receiver<Arc<Topology>> {
+        self.changes.subscribe()
+    }
+
+    /// # Cancel safety
+    /// The script may have run.
+    pub(super) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
+        match self.send(request.command(false), to_master(request.slot)).await {
+            Err(Fault::NoScript) => self.send(request.command(true), to_master(request.slot)).await,
+            reply => reply,
+        }
+    }
+
+    pub(super) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
+        let time = self.send(cmd("TIME"), to_master(slot)).await?;
+        let (seconds, micros): (u64, u64) =
+            redis::from_redis_value(time).map_err(|error| Fault::Refused(format!("TIME: {error}")))?;
+        Ok(seconds * 1_000_000 + micros)
+    }
+
+    async fn send(&self, command: Cmd, to: RoutingInfo) -> Result<Value, Fault> {
+        let mut connection = self.connection.clone();
+        match timeout(self.timeout, connection.route_command(command, to)).await {
+            Ok(reply) => Fault::check(&cluster(), reply),
+            Err(_) => Err(Fault::Unknown(format!("no answer from the cluster within {:?}", self.timeout))),
+        }
+    }
+
+    async fn look(&self) -> Result<Topology, Fault> {
+        let about = |what: &str| {
+            let mut command = cmd("CLUSTER");
+            command.arg(what);
+            self.send(command, RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary))
+        };
+        let (slots, info) = (about("SLOTS").await?, about("INFO").await?);
+        parse::topology(&cluster().host, &slots, &info).map_err(|bad| {
+            observe::topology_refused(&cluster(), &bad);
+            Fault::Refused(bad.to_string())
+        })
+    }
+}
+
+/// Which node spoke is not told.
+fn cluster() -> Address {
+    Address { host: "the cluster".into(), port: 0 }
+}
+
+fn to_master(slot: Slot) -> RoutingInfo {
+    let route = Route::new(slot.number(), SlotAddr::Master);
+    RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route))
+}
+
+/// Asks for the topology until the connection is gone.
+pub(super) async fn watch(own: Weak<OwnConnection>) {
+    loop {
+        let Some(present) = own.upgrade() else { return };
+        let seen = present.look().await;
+        let wait = match seen {
+            Ok(topology) => {
+                if *present.topology() != topology {
+                    observe::topology_changed(&topology);
+                    let topology = Arc::new(topology);
+                    present.topology.store(Arc::clone(&topology));
+                    present.changes.send_replace(topology);
+                }
+                PERIOD
+            }
+            Err(fault) => {
+                observe::topology_unknown(&fault.into_error().to_string());
+                PAUSE
+            }
+        };
+        drop(present);
+        sleep(wait.mul_f64(rand::random_range(0.5..1.5))).await;
+    }
+}

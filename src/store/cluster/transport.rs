@@ -1,0 +1,67 @@
+//! What carries requests: our own router, or a connection that the user brought.
+
+use redis::Value;
+use tokio::sync::watch;
+
+#[cfg(feature = "cluster-async")]
+use super::own::OwnConnection;
+use super::router::{Request, Router};
+use super::{Fault, watcher};
+use crate::key::Slot;
+use crate::sync::Arc;
+use crate::topology::Topology;
+
+#[derive(Clone)]
+pub(crate) enum Transport {
+    Direct(Arc<Router>),
+    #[cfg(feature = "cluster-async")]
+    Own(Arc<OwnConnection>),
+}
+
+impl Transport {
+    /// Runs a script on the master that owns the slot.
+    ///
+    /// # Cancel safety
+    /// The script may have run.
+    pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
+        match self {
+            Self::Direct(router) => router.run(request).await,
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => connection.run(request).await,
+        }
+    }
+
+    /// The clock of the slot's master, in µs: what an install is bound to.
+    pub(crate) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
+        match self {
+            Self::Direct(router) => router.time_at(slot).await,
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => connection.time_at(slot).await,
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        match self {
+            Self::Direct(router) => router.topology(),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => connection.topology(),
+        }
+    }
+
+    pub(crate) fn watch_topology(&self) -> watch::Receiver<Arc<Topology>> {
+        match self {
+            Self::Direct(router) => router.watch_topology(),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => connection.watch_topology(),
+        }
+    }
+
+    /// The task that keeps the topology up to date, until the transport is gone.
+    pub(super) fn spawn_watcher(&self, runtime: &tokio::runtime::Handle) {
+        match self {
+            Self::Direct(router) => runtime.spawn(watcher::watch(Arc::downgrade(router))),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => runtime.spawn(super::own::watch(Arc::downgrade(connection))),
+        };
+    }
+}
