@@ -105,7 +105,9 @@ fn scripts_hand_over_what_the_kernels_do() {
         home.client.set_clock(home.now);
         home.grant(grants[first..].to_vec(), &empty[first..]);
 
-        home.ledger.grants.iter_mut().for_each(|grant| grant.status = Status::Live);
+        for grant in &mut home.ledger.grants {
+            grant.status = Status::Live;
+        }
         home.grant(Vec::new(), &[]);
     }
 }
