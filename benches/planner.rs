@@ -4,16 +4,12 @@
 
 // The planner is no part of the API: its files are compiled in here, with the names that they use.
 #[path = "../src/plan/planner.rs"]
-#[expect(dead_code, reason = "only the planning itself is timed")]
 mod planner;
 #[path = "../src/topology/snapshot.rs"]
 #[expect(dead_code, reason = "only what the planner needs is used")]
 mod snapshot;
 mod key {
     pub(crate) use shardlimit::Slot;
-}
-mod limit {
-    pub(crate) use shardlimit::{Algorithm, Limit};
 }
 mod topology {
     pub(crate) use crate::snapshot::Topology;

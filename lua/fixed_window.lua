@@ -6,7 +6,7 @@
 
 local VERSION, KERNEL, NEVER = 1, 2, -1
 local OK, STALE, OTHER_KERNEL = 0, 1, 2
-local HOME, LENT, TOMBSTONE = 0, 1, 2
+local LENT, TOMBSTONE = 1, 2
 local PLAIN, RESET = '0', '1'
 -- version, kernel, kind, id, bytes ahead of the ledger
 local HEAD = '<BBBc16I4'
@@ -25,11 +25,13 @@ end
 if kind == TOMBSTONE or (kind == LENT and id ~= ARGV[1]) then
   return {VERSION, STALE, id}
 end
+-- Only home has one.
 local ledger = string.sub(state, ledger_at + 1)
 if kernel ~= KERNEL then
-  return {VERSION, OTHER_KERNEL, id, kind == HOME and ledger or ''}
+  return {VERSION, OTHER_KERNEL, id, ledger}
 end
-local news = kind == HOME and id ~= ARGV[1]
+-- Where another id than the caller's passes, it is that of home's ledger.
+local news = id ~= ARGV[1]
 local limit, window, start, used = struct.unpack(BODY, state, body)
 
 local time = redis.call('TIME')

@@ -20,7 +20,8 @@ local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
-local old_ledger = kind == HOME and string.sub(state, ledger_at + 1) or ''
+-- Only home has one.
+local old_ledger = string.sub(state, ledger_at + 1)
 if kernel ~= KERNEL then
   return {VERSION, OTHER_KERNEL, id, old_ledger}
 end

@@ -165,6 +165,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_has_the_units_it_is_given() {
+        let limit: Limit = "token-bucket 500000/s burst 50000".parse().unwrap();
+        let Share::Bucket(part) = Share::part(&limit, 4, 250_000, 7) else { panic!("no bucket") };
+        assert_eq!((part.rate, part.cost, part.burst, part.capacity, part.refill), (1, 4, 7, 28, 28));
+    }
+
+    #[test]
+    fn units_fit_if_they_divide_and_stay_exact() {
+        let limit: Limit = "token-bucket 500000/s burst 50000".parse().unwrap();
+        let fitting = [1, 2, 3, 4, 0, -2, 2 << 34, 2 << 35, i64::MAX - 1].map(|cost| Share::fits(&limit, cost));
+        assert_eq!(fitting, [false, true, false, true, false, false, true, false, false]);
+        let window: Limit = "fixed-window 5/s".parse().unwrap();
+        assert_eq!([0, 1, 2].map(|cost| Share::fits(&window, cost)), [false, true, false]);
+    }
+
+    #[test]
     fn a_sub_window_is_never_shorter_than_its_part() {
         let limit: Limit = "sliding-window 3/10us precision 3".parse().unwrap();
         assert_eq!(Share::whole(&limit), Share::Sliding(WindowShare { permits: 3, window: 10, step: 4 }));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::limit::Limit;
-use crate::plan::{Shards, shards_for, split};
+use crate::limit::{Limit, Share};
+use crate::plan::{Shards, common_cost, shards_for, split};
 use crate::topology::tests::scramble;
 
 proptest! {
@@ -36,6 +36,30 @@ proptest! {
                 (permits, burst) = (permits - share.0, burst - share.1);
                 prop_assert!(exact(&limit, permits, burst), "home keeps {} and {}", permits, burst);
             }
+        }
+    }
+
+    /// In one unit, the whole, each share and whatever home keeps are whole numbers, and add up.
+    #[test]
+    fn all_shares_are_exact_in_the_common_unit(limit in any_limit(), wanted: NonZeroU16, lent: u64) {
+        let shards = shards_for(&limit, Shards::Exactly(wanted), 3);
+        let cost = common_cost(&limit, shards);
+        let whole = Share::whole(&limit);
+        prop_assert!(Share::fits(&limit, cost));
+        prop_assert_eq!(cost % whole.cost(), 0);
+        prop_assert_eq!(common_cost(&limit, 1), whole.cost());
+        let factor = cost / whole.cost();
+        let (mut permits, mut burst, mut rate) = (limit.permits(), limit.burst(), whole.rate() * factor);
+        // Building a part fails where its rate would be rounded.
+        for (at, share) in split(&limit, shards).into_iter().enumerate().skip(1) {
+            let part = Share::part(&limit, cost, share.0, share.1);
+            prop_assert_eq!(part.cost(), cost);
+            if scramble(lent ^ at as u64).is_multiple_of(3) {
+                continue;
+            }
+            (permits, burst, rate) = (permits - share.0, burst - share.1, rate - part.rate());
+            let home = Share::part(&limit, cost, permits, burst);
+            prop_assert!(!Share::counts_units(&limit) || home.rate() == rate, "home refills {:?}, not {}", home, rate);
         }
     }
 

@@ -21,10 +21,9 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
     let grants = prop::collection::vec((any::<(bool, bool)>(), 0u64..1 << 53, any::<u64>(), 0u64..1 << 53), 0..8);
     (any_text(), any::<u64>(), grants, 0u16..16_000).prop_map(|(text, revision, grants, slot)| {
         let limit: Limit = text.parse().expect("a limit in range");
-        let shards = grants.len() + 1;
-        let mut ledger = Ledger::new(limit, revision, shards as u16);
-        ledger.cost = common_cost(&limit, shards);
-        let shares = split(&limit, shards);
+        let shares = split(&limit, grants.len() + 1);
+        let mut ledger = Ledger::new(limit, revision, shares.len() as u16);
+        ledger.cost = common_cost(&limit, shares.len());
         for (number, ((lent, live), stamp, random, not_after)) in (1..).zip(grants) {
             let (permits, burst) = shares[usize::from(number)];
             let id = GrantId { stamp, random };

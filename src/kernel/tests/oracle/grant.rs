@@ -36,10 +36,13 @@ struct Home {
 
 impl Home {
     fn new(server: &Server, number: usize, scene: &Scene) -> Self {
-        let mut client = Client::new(server, number, true);
-        let (Bench { share, state }, now) = scene.home();
-        let ledger = Ledger::new(scene.limit, 3, scene.shards() as u16);
-        let state = state.expect("it has a history");
+        let (bench, now) = scene.home();
+        Self::with(Client::new(server, number, true), scene.limit, scene.shards(), bench, now)
+    }
+
+    fn with(mut client: Client, limit: Limit, shards: usize, bench: Bench, now: Micros) -> Self {
+        let ledger = Ledger::new(limit, 3, shards as u16);
+        let (share, state) = (bench.share, bench.state.expect("it has a history"));
         client.put(&pack(Kind::Home, ID, &share, Some(&state), &ledger.encode()), 600_000);
         client.set_clock(now);
         Self { client, id: ID, ledger, share, state, now }
@@ -105,8 +108,25 @@ fn scripts_hand_over_what_the_kernels_do() {
         home.client.set_clock(home.now);
         home.grant(grants[first..].to_vec(), &empty[first..]);
 
-        home.ledger.grants.iter_mut().for_each(|grant| grant.status = Status::Live);
+        for grant in &mut home.ledger.grants {
+            grant.status = Status::Live;
+        }
         home.grant(Vec::new(), &[]);
+    }
+}
+
+/// In floating point 49 · (1/49) is less than 1. All the same no share has a permit that home then owes.
+#[test]
+fn proportions_that_round_make_no_permit() {
+    let server = Server::start(&[]);
+    for text in ["token-bucket 49/h", "fixed-window 49/h", "sliding-window 49/h"] {
+        for taken in [0, 1, 7, 24, 48, 49] {
+            let limit: Limit = text.parse().unwrap();
+            let mut bench = Bench::new(&limit);
+            bench.ask(START, 1, taken);
+            let mut home = Home::with(Client::new(&server, 0, true), limit, 49, bench, START);
+            home.grant((1..49).map(|number| grant_of(number, (1, 1))).collect(), &[false; 48]);
+        }
     }
 }
 
