@@ -4,7 +4,7 @@
 -- reply    {version, status, now}
 
 local VERSION, DONE, NEWER, LATE = 1, 0, 1, 2
-local HOME, LENT = 0, 1
+local HOME, LENT, BUCKET = 0, 1, 1
 -- version, kernel, kind, id; an id begins with its stamp
 local HEAD, STAMP = '<BBBc16', '<i8'
 
@@ -30,5 +30,11 @@ end
 if now > tonumber(ARGV[2]) then
   return {VERSION, LATE, now}
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+-- A bucket begins to refill now: home's clock, by which it was packed, may be behind this one, and what the two differ
+-- by would refill it. The instant is the last field of a lent bucket.
+local state = ARGV[1]
+if string.byte(state, 2) == BUCKET then
+  state = string.sub(state, 1, -9) .. struct.pack('<i8', now)
+end
+redis.call('SET', KEYS[1], state, 'PX', ARGV[3])
 return {VERSION, DONE, now}

@@ -1,4 +1,10 @@
-//! Every event that this library emits, in one list.
+//! Every span and event that this library emits, in one list.
+//!
+//! | span | level | around |
+//! |---|---|---|
+//! | `acquire` | DEBUG | one call on a shared store |
+//! | `settle` | INFO | the steps that bring a key's plan to its end |
+//! | `look` | DEBUG | one look at the cluster's topology |
 //!
 //! | event | level | when |
 //! |---|---|---|
@@ -17,7 +23,7 @@
 
 use std::fmt;
 
-use tracing::{debug, error, info, warn};
+use tracing::{Span, debug, debug_span, error, info, info_span, warn};
 
 use crate::store::cluster::{Address, Fault};
 use crate::topology::Topology;
@@ -27,6 +33,18 @@ use crate::wire::GrantId;
 const SAMPLE: u64 = 1_024;
 /// Bytes of a key that an event shows.
 const KEY: usize = 64;
+
+pub(crate) fn acquire(limit: &str, key: &[u8], permits: u64) -> Span {
+    debug_span!("acquire", limit, key = %Key(key), permits)
+}
+
+pub(crate) fn settle(limit: &str, key: &[u8]) -> Span {
+    info_span!("settle", limit, key = %Key(key))
+}
+
+pub(crate) fn look() -> Span {
+    debug_span!("look")
+}
 
 pub(crate) fn topology_changed(topology: &Topology) {
     info!(

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::entry::{Entry, View};
 use super::lane::{Answer, Lane, Miss, Outcome, Work, outcome};
 use super::{SharedLimit, gather};
@@ -24,6 +26,11 @@ impl SharedLimit {
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
         self.limit.check_permits(permits)?;
+        let span = observe::acquire(&self.name, &entry.key, permits);
+        self.decide(entry, permits).instrument(span).await
+    }
+
+    async fn decide(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
         let turn = entry.next_turn();
         let mut miss = None;
         for _ in 0..ATTEMPTS {

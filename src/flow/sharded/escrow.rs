@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use super::SharedLimit;
 use super::entry::{Entry, View, Word, lives};
@@ -77,6 +78,10 @@ pub(super) async fn ask_home(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
 
 /// Takes the steps that are left, until every share of the plan is live.
 pub(super) async fn settle(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lost: Option<GrantId>) -> Result<(), Fault> {
+    take_steps(limit, entry, lost).instrument(observe::settle(&limit.name, &entry.key)).await
+}
+
+async fn take_steps(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lost: Option<GrantId>) -> Result<(), Fault> {
     let _one = entry.escrow.lock().await;
     let mut lost = lost;
     for _ in 0..ROUNDS {

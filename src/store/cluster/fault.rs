@@ -76,26 +76,32 @@ impl Fault {
         }
     }
 
+    /// What happened, for a log or as a part of another message.
+    pub(crate) fn what(self) -> String {
+        match self {
+            Self::Moved { slot, to } => format!("slot {} was moved too often, at last to {to}", slot.number()),
+            Self::Ask { to } => format!("redirected too often, at last to {to}"),
+            Self::TryAgain => "the slot is being moved, and took too long".into(),
+            Self::NoScript => "the server forgets its scripts at once".into(),
+            Self::Unavailable(said) | Self::Refused(said) => said,
+            Self::NotSent(why) | Self::Unknown(why) => why,
+        }
+    }
+
     /// The error that a caller gets, with what is known and what to do.
     pub(crate) fn into_error(self) -> Error {
-        let (kind, message) = match self {
-            Self::Moved { slot, to } => {
-                let slot = slot.number();
-                (ErrorKind::NotSent, format!("slot {slot} was moved too often, at last to {to}; try again"))
+        let (kind, advice) = match self {
+            Self::Moved { .. } | Self::Ask { .. } | Self::TryAgain | Self::Unavailable(_) | Self::NotSent(_) => {
+                (ErrorKind::NotSent, "nothing was charged; try again")
             }
-            Self::Ask { to } => (ErrorKind::NotSent, format!("redirected too often, at last to {to}; try again")),
-            Self::TryAgain => (ErrorKind::NotSent, "the slot is being moved, and took too long; try again".into()),
-            Self::NoScript => (ErrorKind::Refused, "the server forgets its scripts at once; see SCRIPT FLUSH".into()),
-            Self::Unavailable(said) => (ErrorKind::NotSent, format!("{said}; nothing was charged; try again")),
-            Self::Refused(said) => {
-                (ErrorKind::Refused, format!("{said}; nothing was charged; asking again will not help, see `doctor`"))
+            Self::NoScript | Self::Refused(_) => {
+                (ErrorKind::Refused, "nothing was charged; asking again will not help, see `shardlimit doctor`")
             }
-            Self::NotSent(why) => (ErrorKind::NotSent, format!("{why}; nothing was charged; try again")),
-            Self::Unknown(why) => (
-                ErrorKind::Unknown,
-                format!("{why}; the permits may have been charged; do not ask again for this call"),
-            ),
+            Self::Unknown(_) => {
+                (ErrorKind::Unknown, "the permits may have been charged; do not ask again for this call")
+            }
         };
+        let message = format!("{}; {advice}", self.what());
         Error::new(kind, "redis", message)
     }
 }

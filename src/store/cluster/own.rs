@@ -109,7 +109,7 @@ pub(super) async fn watch(own: Weak<OwnConnection>) {
                 PERIOD
             }
             Err(fault) => {
-                observe::topology_unknown(&fault.into_error().to_string());
+                observe::topology_unknown(&fault.what());
                 PAUSE
             }
         };

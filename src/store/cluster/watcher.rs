@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::seq::SliceRandom;
 use redis::Value;
 use tokio::time::{sleep, timeout};
+use tracing::Instrument;
 
 use super::fault::{Address, Fault};
 use super::node::{Node, describe};
@@ -26,7 +27,7 @@ pub(super) async fn watch(router: std::sync::Weak<Router>) {
     loop {
         let Some(present) = router.upgrade() else { return };
         let doubt = Arc::clone(&present.doubt);
-        let known = look(&present).await;
+        let known = look(&present).instrument(observe::look()).await;
         drop(present);
         let pause = PAUSE.mul_f64(rand::random_range(0.5..1.5));
         sleep(pause).await;
@@ -66,8 +67,7 @@ async fn look(router: &Arc<Router>) -> bool {
 }
 
 async fn describe_by(node: &Node) -> Result<Topology, String> {
-    let said = |fault: Fault| fault.into_error().to_string();
-    let replies = node.ask(&describe()).await.map_err(said)?;
+    let replies = node.ask(&describe()).await.map_err(Fault::what)?;
     let [slots, info] = replies.as_slice() else { return Err(format!("{} answered in part", node.address)) };
     if let Value::ServerError(error) = slots {
         if error.details().is_some_and(|detail| detail.contains("cluster support disabled")) {
