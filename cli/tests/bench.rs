@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use support::{assert_adds_up, assert_fields, int, number, run, run_json};
 
-const FIELDS: [(&str, &str); 26] = [
+const FIELDS: [(&str, &str); 28] = [
     ("schema", "int"),
     ("command", "text"),
     ("store", "text"),
@@ -32,6 +32,8 @@ const FIELDS: [(&str, &str); 26] = [
     ("client_cpu_s", "number"),
     ("latency_us", "object"),
     ("shards", "array"),
+    ("overshoot", "null"),
+    ("overshoot_s", "null"),
 ];
 
 fn bench(arguments: &[&str]) -> Value {

@@ -18,7 +18,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::topology::{Master, Topology};
 use crate::wire::Script;
 
-/// As many as a client may follow before it must take the cluster for confused.
+/// As many as a client may follow before it must take the cluster for confused, and wait.
 const REDIRECTS: usize = 5;
 /// How long a slot on its way gets before the next try.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
@@ -45,6 +45,15 @@ struct View {
 pub(super) struct Look {
     pub(super) count: u64,
     pub(super) failure: Option<String>,
+}
+
+/// What is known of a request that has no answer.
+#[derive(Default)]
+struct Fate {
+    /// It is on its way.
+    sent: AtomicBool,
+    /// Why it waits.
+    fault: Mutex<Option<Fault>>,
 }
 
 /// One script run on one key.
@@ -91,11 +100,11 @@ impl Router {
     /// # Cancel safety
     /// The script may have run.
     pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
-        let sent = AtomicBool::new(false);
+        let fate = Fate::default();
         let timeout = self.settings.timeout;
-        match timeout_at(Instant::now() + timeout, self.follow(request, &sent)).await {
+        match timeout_at(Instant::now() + timeout, self.follow(request, &fate)).await {
             Ok(reply) => reply,
-            Err(_) if sent.load(Ordering::Relaxed) => {
+            Err(_) if fate.sent.load(Ordering::Relaxed) => {
                 let node = self.node_of(request.slot).map_or_else(|_| "the master".into(), |n| n.address.to_string());
                 self.doubt.notify_one();
                 Err(Fault::Unknown(format!("no answer from {node} within {timeout:?}")))
@@ -110,14 +119,14 @@ impl Router {
     }
 
     /// Until an answer, or a fault for which nothing more can be done here.
-    async fn follow(&self, request: &Request<'_>, sent: &AtomicBool) -> Result<Value, Fault> {
+    async fn follow(&self, request: &Request<'_>, fate: &Fate) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
         let mut redirects = 0;
         let mut command = request.command(by_source);
         loop {
             let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
-                Ok(node) => match node.call(&command, asking, sent).await {
+                Ok(node) => match node.call(&command, asking, &fate.sent).await {
                     Err(Fault::NoScript) if !by_source => {
                         by_source = true;
                         command = request.command(by_source);
@@ -147,21 +156,19 @@ impl Router {
                     to = Some(self.node_at(address));
                 }
                 Fault::TryAgain => sleep(TRY_AGAIN.mul_f64(rand::random_range(0.5..1.5))).await,
-                Fault::Unavailable(_) => {
-                    // Not counted as a redirect: it ends with the deadline.
-                    asking = false;
-                    let mut looked = self.looked.subscribe();
-                    self.doubt.notify_one();
-                    if looked.changed().await.is_err() {
-                        return Err(fault);
-                    }
-                    continue;
-                }
+                Fault::Unavailable(_) => redirects = REDIRECTS,
                 Fault::NoScript | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => return Err(fault),
             }
             redirects += 1;
             if redirects > REDIRECTS {
-                return Err(fault);
+                // The nodes do not agree yet, or none can serve: not before the watcher has looked again.
+                (to, asking, redirects) = (None, false, 0);
+                *lock(&fate.fault) = Some(fault.clone());
+                let mut looked = self.looked.subscribe();
+                self.doubt.notify_one();
+                if looked.changed().await.is_err() {
+                    return Err(fault);
+                }
             }
         }
     }
