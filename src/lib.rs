@@ -1,7 +1,7 @@
 //! One rate limit across a whole Redis Cluster, for keys too hot for one node.
 //!
-//! This release has the whole limiter on its embedded store: every algorithm, with the semantics that the
-//! shared stores will have, on a machine with nothing but Rust.
+//! This release has two stores. The embedded one keeps every algorithm in process, on a machine with nothing but Rust. With
+//! the feature `redis`, a limit is split over the masters of a Redis Cluster and kept by all processes together.
 //!
 //! ```
 //! use shardlimit::{Decision, Limiter};
@@ -18,10 +18,23 @@
 //! # }).unwrap();
 //! ```
 //!
+//! On a cluster only the first line differs:
+//!
+//! ```
+//! # #[cfg(feature = "redis")]
+//! let limiter = shardlimit::Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+//! # Ok::<(), shardlimit::Error>(())
+//! ```
+//!
 //! Where to go from here:
-//! * [`guide`]: limits, names, keys, receipts, waiting and testing, each with an example that runs.
-//! * [`accuracy`]: what each algorithm promises, as a formula. [`decisions`]: what was measured, and chosen.
+//! * [`guide`]: limits, names, keys, receipts, waiting, testing and the cluster, each with an example.
+//! * [`accuracy`]: what each algorithm promises, as a formula, and where it does not hold. [`decisions`]: what was measured,
+//!   and chosen.
+//! * [`architecture`]: the way of a call on a cluster. [`operations`]: servers, permissions, faults, events. [`glossary`]:
+//!   every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
+//!
+//! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `serde` (a limit as its text).
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +46,15 @@ pub mod accuracy {}
 
 #[doc = include_str!("../docs/decisions.md")]
 pub mod decisions {}
+
+#[doc = include_str!("../docs/architecture.md")]
+pub mod architecture {}
+
+#[doc = include_str!("../docs/operations.md")]
+pub mod operations {}
+
+#[doc = include_str!("../docs/glossary.md")]
+pub mod glossary {}
 
 mod builder;
 mod clock;
@@ -74,6 +96,6 @@ pub use selector::{Candidates, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
 #[cfg(feature = "redis")]
 pub use topology::{Master, Topology, TopologyWatch};
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "redis"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
