@@ -110,10 +110,9 @@ impl Router {
                 Err(Fault::Unknown(format!("no answer from {node} within {timeout:?}")))
             }
             Err(_) => {
-                let failure = self.looked.borrow().failure.clone();
-                Err(Fault::NotSent(
-                    failure.unwrap_or_else(|| format!("the slot could not be served within {timeout:?}")),
-                ))
+                let fault = lock(&fate.fault).take().map(Fault::what);
+                let why = self.looked.borrow().failure.clone().or(fault).unwrap_or_else(|| "no connection".into());
+                Err(Fault::NotSent(format!("{why}, for {timeout:?}")))
             }
         }
     }
