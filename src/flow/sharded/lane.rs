@@ -62,6 +62,8 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Of calls that nobody waits for any more.
     refunds: Vec<Refund>,
+    /// Those that could not be sent: they go along with the next batch, and none is sent for their sake.
+    kept: Vec<Refund>,
     /// A batch is on its way.
     busy: bool,
 }
@@ -176,7 +178,7 @@ impl Lane {
 
     /// Keeps what was surely not given back for the next batch. It waits for one: nothing is sent for its sake.
     pub(super) fn keep(&self, refunds: Vec<Refund>) {
-        let kept = &mut lock(&self.queue).refunds;
+        let kept = &mut lock(&self.queue).kept;
         let room = MOST_KEPT.saturating_sub(kept.len());
         kept.extend(refunds.into_iter().take(room));
     }
@@ -210,7 +212,9 @@ impl Queue {
         }
         self.busy = true;
         let count = self.jobs.len().min(MOST_ASKS);
-        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds: std::mem::take(&mut self.refunds) })
+        let mut refunds = std::mem::take(&mut self.refunds);
+        refunds.append(&mut self.kept);
+        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds })
     }
 }
 
