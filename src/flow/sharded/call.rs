@@ -12,6 +12,7 @@ use crate::clock::Micros;
 use crate::decision::{Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::check_receipt;
+use crate::kernel::batch::NEVER;
 use crate::observe;
 use crate::selector::Candidates;
 use crate::sync::Arc;
@@ -93,6 +94,11 @@ impl SharedLimit {
         {
             lane = other;
             found = self.ask(entry, other, permits).await?;
+        }
+        // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
+        // the new plan is known, and they can be gathered.
+        if found.verdict.granted == 0 && found.verdict.lack == NEVER {
+            return Err(Miss::Stale);
         }
         Ok(self.decision(entry, view, lane, permits, &found))
     }
