@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use super::entry::{Entry, View};
+use super::held::{Asked, Turn};
 use super::lane::{Answer, Lane, Miss, Outcome, Work, outcome};
 use super::{SharedLimit, gather};
 use crate::clock::Micros;
@@ -111,7 +112,7 @@ impl SharedLimit {
     }
 
     pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, permits: u64) -> Answer {
-        outcome(self.put(entry, lane, Work::Ask(permits))).await
+        Asked::new(self, entry, lane, permits).answer().await
     }
 
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
@@ -271,7 +272,9 @@ impl SharedLimit {
             match decision {
                 Decision::Allowed(allowed) if wait.is_zero() => return Ok(Decision::Allowed(allowed)),
                 Decision::Allowed(allowed) if due <= deadline => {
+                    let turn = Turn::new(self, entry, allowed);
                     self.until(due).await;
+                    let allowed = turn.take().expect("nobody else takes it");
                     return Ok(Decision::Allowed(allowed.waited()));
                 }
                 // A turn in a pacing queue that comes too late: it is given back, and the answer is no.

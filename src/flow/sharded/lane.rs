@@ -271,15 +271,18 @@ impl Drop for Sending {
     }
 }
 
-/// The outcome of a call once it comes.
+/// The outcome of anything but an ask, once it comes.
 ///
 /// # Cancel safety
-/// A permit that comes after this was dropped is given back.
+/// It takes place whether somebody waits for it or not.
 pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
-    answer.await.unwrap_or_else(|_| {
-        let message = "the limiter's runtime has ended; the permits may have been charged";
-        Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
-    })
+    answer.await.unwrap_or_else(|_| ended())
+}
+
+/// What a call learns whose completion was dropped.
+pub(super) fn ended() -> Answer {
+    let message = "the limiter's runtime has ended; the permits may have been charged";
+    Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
 }
 
 /// `now` by the clock that ceilings go by.
