@@ -64,7 +64,8 @@ async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, 
     Ok(0)
 }
 
-fn free(found: &Outcome) -> u64 {
+/// Permits that a shard had left.
+pub(super) fn free(found: &Outcome) -> u64 {
     found.header.level.max(0) as u64 / found.share.cost() as u64
 }
 
