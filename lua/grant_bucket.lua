@@ -63,6 +63,8 @@ for arg = FIRST, #ARGV, ARGS do
   local given = 0
   if ARGV[arg + 3] ~= EMPTY then
     given = math.floor(level * (its_burst / rest))
+    -- Whole permits: a part of one on each shard would be of use to nobody.
+    given = given - math.fmod(given, new_cost)
     rest = rest - its_burst
     -- No more than it can hold or than there is, but all that the others can't hold. A debt stays at home.
     given = math.max(math.min(given, level, its_burst * new_cost), level - rest * new_cost, 0)

@@ -91,7 +91,9 @@ impl Bucket {
     fn hand_over(&mut self, share: &BucketShare, part: f64, rest: u64) -> Self {
         let least = (self.level - rest as i64 * share.cost).max(0);
         let most = self.level.max(0).min(share.capacity);
-        let level = proportion(self.level, part).clamp(least, most);
+        let level = proportion(self.level, part);
+        // Whole permits: a part of one on each shard would be of use to nobody.
+        let level = (level - level % share.cost).clamp(least, most);
         self.level -= level;
         Self { level, seen: self.seen }
     }

@@ -9,4 +9,4 @@ mod tag;
 pub(crate) use check::{check_key, check_name};
 pub use slot::Slot;
 #[cfg(feature = "redis")]
-pub(crate) use subkey::{home_slot, sub_key};
+pub(crate) use subkey::{home_slot, plan_seed, sub_key};

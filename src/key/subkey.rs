@@ -11,6 +11,14 @@ pub(crate) fn home_slot(name: &str, key: &[u8]) -> Slot {
     Slot::new(crc.get() % Slot::COUNT).expect("below the count")
 }
 
+/// What the planner draws a key's slots by: the same on every client and release, so that whoever plans anew finds the
+/// sub-keys of the plan before.
+pub(crate) fn plan_seed(name: &str, key: &[u8]) -> u64 {
+    // FNV-1a: no library's next release may change it.
+    let bytes = name.bytes().chain([b':']).chain(key.iter().copied());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// `prefix:{tag}:name:key`. Neither prefix nor name holds a brace, so the tag alone decides the slot; no number of the
 /// limit is in it, so that a changed limit finds its state.
 pub(crate) fn sub_key(prefix: &str, slot: Slot, name: &str, key: &[u8]) -> Box<[u8]> {
@@ -46,6 +54,13 @@ mod tests {
             prop_assert_eq!(one == sub_key("p", slot, "n", b.as_bytes()), a == b);
             prop_assert!(one != sub_key("p", slot, "m", b.as_bytes()));
         }
+    }
+
+    /// Clients of all releases must plan alike.
+    #[test]
+    fn the_seed_of_a_plan_never_changes() {
+        assert_eq!(plan_seed("checkout", b"item:42"), 0x194e_307e_f8c2_4442);
+        assert_ne!(plan_seed("checkout", b"item:42"), plan_seed("checkout", b"item:43"));
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use super::entry::{Entry, View};
+use super::held::{Asked, Turn};
 use super::lane::{Answer, Lane, Miss, Outcome, Work, outcome};
 use super::{SharedLimit, gather};
 use crate::clock::Micros;
 use crate::decision::{Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
-use crate::flow::call::check_receipt;
+use crate::kernel::batch::NEVER;
 use crate::observe;
 use crate::selector::Candidates;
 use crate::sync::Arc;
@@ -19,7 +20,7 @@ use crate::sync::Arc;
 /// Every client that spends by a plan asks home at least this often: home's word is how it learns of another plan.
 const SILENCE: Micros = 2_000_000;
 /// How often a call may find its plan replaced under it.
-const ATTEMPTS: usize = 5;
+pub(super) const ATTEMPTS: usize = 5;
 
 impl SharedLimit {
     /// # Cancel safety
@@ -94,6 +95,11 @@ impl SharedLimit {
             lane = other;
             found = self.ask(entry, other, permits).await?;
         }
+        // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
+        // the new plan is known, and they can be gathered.
+        if found.verdict.granted == 0 && found.verdict.lack == NEVER {
+            return Err(Miss::Stale);
+        }
         Ok(self.decision(entry, view, lane, permits, &found))
     }
 
@@ -105,7 +111,7 @@ impl SharedLimit {
     }
 
     pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, permits: u64) -> Answer {
-        outcome(self.put(entry, lane, Work::Ask(permits))).await
+        Asked::new(self, entry, lane, permits).answer().await
     }
 
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
@@ -187,65 +193,6 @@ impl SharedLimit {
         Err(error_of(miss))
     }
 
-    /// Corrects a charge to what the work did cost in the end; 0 gives all of it back.
-    ///
-    /// # Cancel safety
-    /// Once polled, it is on its way whether it is dropped or not.
-    pub(crate) async fn settle(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        receipt: &Receipt,
-        actual: u64,
-    ) -> Result<(), Error> {
-        check_receipt(&self.name, entry.owner, receipt)?;
-        match receipt.permits.checked_sub(actual) {
-            Some(back) => self.refund(entry, receipt, back).await,
-            None => self.charge(entry, receipt, actual - receipt.permits).await,
-        }
-    }
-
-    /// Gives back `permits` of a receipt, from the end of what was gathered.
-    ///
-    async fn refund(self: &Arc<Self>, entry: &Arc<Entry>, receipt: &Receipt, permits: u64) -> Result<(), Error> {
-        let mut left = permits;
-        let mut answers = Vec::new();
-        let view = entry.view();
-        for charge in receipt.charges().iter().rev() {
-            let back = left.min(charge.permits);
-            left -= back;
-            // Home is home under any plan; what a grant that is no more was charged is void.
-            let lane =
-                view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id));
-            if let Some(lane) = lane.filter(|_| back > 0) {
-                lane.ceiling.clear();
-                answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
-            }
-        }
-        for answer in answers {
-            match outcome(answer).await {
-                Ok(_) | Err(Miss::Stale) => {}
-                Err(Miss::Failed(error)) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Charges what a receipt fell short of, where its call was decided.
-    ///
-    async fn charge(self: &Arc<Self>, entry: &Arc<Entry>, receipt: &Receipt, permits: u64) -> Result<(), Error> {
-        let slot = receipt.charges().first().map_or(entry.home, |charge| charge.slot);
-        for _ in 0..ATTEMPTS {
-            let view = entry.view();
-            let lane = view.lanes.iter().find(|lane| lane.slot == slot).unwrap_or(view.home());
-            match outcome(self.put(entry, lane, Work::Debt(permits))).await {
-                Ok(_) => return Ok(()),
-                Err(Miss::Failed(error)) => return Err(error),
-                Err(Miss::Stale) => {}
-            }
-        }
-        Err(error_of(Miss::Stale))
-    }
-
     /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it.
     ///
     /// # Cancel safety
@@ -265,7 +212,9 @@ impl SharedLimit {
             match decision {
                 Decision::Allowed(allowed) if wait.is_zero() => return Ok(Decision::Allowed(allowed)),
                 Decision::Allowed(allowed) if due <= deadline => {
+                    let turn = Turn::new(self, entry, allowed);
                     self.until(due).await;
+                    let allowed = turn.take().expect("nobody else takes it");
                     return Ok(Decision::Allowed(allowed.waited()));
                 }
                 // A turn in a pacing queue that comes too late: it is given back, and the answer is no.

@@ -15,7 +15,7 @@ use super::SharedLimit;
 use super::entry::{Entry, View, Word, lives};
 use super::lane::{Lane, Work, is_due, outcome};
 use crate::clock::Micros;
-use crate::key::{Slot, sub_key};
+use crate::key::{Slot, plan_seed, sub_key};
 use crate::observe;
 use crate::plan::{Shards, common_cost, plan, shards_for, split};
 use crate::store::cluster::{Fault, Request};
@@ -106,7 +106,7 @@ async fn propose(limit: &SharedLimit, entry: &Entry, view: &View) -> Result<Opti
     let topology = limit.engine.transport.topology();
     let whole = view.ledger.limit;
     let wanted = shards_for(&whole, limit.shards, topology.masters().len());
-    let mut slots = plan(entry.home, entry.owner, &topology, wanted, &[]);
+    let mut slots = plan(entry.home, plan_seed(&limit.name, &entry.key), &topology, wanted, &[]);
     // Fewer where slots are uncovered; and not every number can be computed exactly.
     let count = u16::try_from(slots.len()).ok().and_then(std::num::NonZeroU16::new);
     slots.truncate(count.map_or(1, |count| shards_for(&whole, Shards::Exactly(count), slots.len())));

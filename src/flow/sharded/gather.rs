@@ -5,31 +5,10 @@
 
 use super::SharedLimit;
 use super::entry::{Entry, View};
+use super::held::Parts;
 use super::lane::{Lane, Miss, Outcome, Work, outcome};
-use crate::decision::{Charge, Decision, Receipt};
+use crate::decision::{Decision, Receipt};
 use crate::sync::Arc;
-
-/// Permits taken so far. Dropping it gives them back.
-struct Held<'a> {
-    limit: &'a Arc<SharedLimit>,
-    entry: &'a Arc<Entry>,
-    parts: Vec<(Arc<Lane>, Charge)>,
-}
-
-impl Held<'_> {
-    fn keep(mut self) -> Vec<Charge> {
-        std::mem::take(&mut self.parts).into_iter().map(|(_, charge)| charge).collect()
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        for (lane, charge) in self.parts.drain(..) {
-            lane.ceiling.clear();
-            self.limit.give_back(self.entry, &lane, charge.refund(charge.permits));
-        }
-    }
-}
 
 /// # Cancel safety
 /// What was taken is given back.
@@ -52,7 +31,7 @@ pub(super) async fn gather(
         return Ok(denied(limit, view, permits - all));
     }
 
-    let mut held = Held { limit, entry, parts: Vec::new() };
+    let mut held = Parts::new(limit, entry);
     let (mut left, mut ahead) = (permits, all);
     for (lane, there) in lanes.into_iter().zip(there) {
         // In proportion to what is there, and no less than what the shards behind can't give.
@@ -69,7 +48,7 @@ pub(super) async fn gather(
 }
 
 /// Takes `part` from a shard, or what it still has if somebody took some since the look. Says how much.
-async fn take(held: &mut Held<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, Miss> {
+async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, Miss> {
     let mut part = part;
     for _ in 0..2 {
         if part == 0 {
@@ -77,7 +56,7 @@ async fn take(held: &mut Held<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, M
         }
         let found = held.limit.ask(held.entry, lane, part).await?;
         if found.verdict.granted > 0 {
-            held.parts.push((Arc::clone(lane), found.charge(lane.slot, part)));
+            held.add(lane, found.charge(lane.slot, part));
             return Ok(part);
         }
         part = free(&found).min(part - 1);
@@ -85,7 +64,8 @@ async fn take(held: &mut Held<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, M
     Ok(0)
 }
 
-fn free(found: &Outcome) -> u64 {
+/// Permits that a shard had left.
+pub(super) fn free(found: &Outcome) -> u64 {
     found.header.level.max(0) as u64 / found.share.cost() as u64
 }
 

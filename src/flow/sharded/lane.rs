@@ -62,6 +62,8 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Of calls that nobody waits for any more.
     refunds: Vec<Refund>,
+    /// Those that could not be sent: they go along with the next batch, and none is sent for their sake.
+    kept: Vec<Refund>,
     /// A batch is on its way.
     busy: bool,
 }
@@ -176,7 +178,7 @@ impl Lane {
 
     /// Keeps what was surely not given back for the next batch. It waits for one: nothing is sent for its sake.
     pub(super) fn keep(&self, refunds: Vec<Refund>) {
-        let kept = &mut lock(&self.queue).refunds;
+        let kept = &mut lock(&self.queue).kept;
         let room = MOST_KEPT.saturating_sub(kept.len());
         kept.extend(refunds.into_iter().take(room));
     }
@@ -210,7 +212,9 @@ impl Queue {
         }
         self.busy = true;
         let count = self.jobs.len().min(MOST_ASKS);
-        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds: std::mem::take(&mut self.refunds) })
+        let mut refunds = std::mem::take(&mut self.refunds);
+        refunds.append(&mut self.kept);
+        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds })
     }
 }
 
@@ -267,15 +271,18 @@ impl Drop for Sending {
     }
 }
 
-/// The outcome of a call once it comes.
+/// The outcome of anything but an ask, once it comes.
 ///
 /// # Cancel safety
-/// A permit that comes after this was dropped is given back.
+/// It takes place whether somebody waits for it or not.
 pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
-    answer.await.unwrap_or_else(|_| {
-        let message = "the limiter's runtime has ended; the permits may have been charged";
-        Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
-    })
+    answer.await.unwrap_or_else(|_| ended())
+}
+
+/// What a call learns whose completion was dropped.
+pub(super) fn ended() -> Answer {
+    let message = "the limiter's runtime has ended; the permits may have been charged";
+    Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
 }
 
 /// `now` by the clock that ceilings go by.

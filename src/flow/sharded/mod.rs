@@ -1,6 +1,8 @@
 //! Calls on a shared store: from a key's plan to the shards that decide.
 //!
 //! * `call`: one call, from its check to its decision. `gather`: asks above one share.
+//! * `settle`: what a call did cost in the end.
+//! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
 //! * `lane`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the most.
 //! * `escrow`: how a plan comes to be.
@@ -11,9 +13,11 @@ mod drive;
 mod entry;
 mod escrow;
 mod gather;
+mod held;
 mod keys;
 mod lane;
 mod plan_view;
+mod settle;
 
 use std::time::Duration;
 

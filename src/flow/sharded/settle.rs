@@ -1,0 +1,122 @@
+//! What a call did cost in the end: refunds, and what it fell short of.
+
+use tokio::sync::oneshot;
+
+use super::SharedLimit;
+use super::call::{ATTEMPTS, error_of};
+use super::entry::{Entry, View};
+use super::gather::free;
+use super::lane::{Lane, Miss, Work, ended, outcome};
+use crate::decision::Receipt;
+use crate::error::Error;
+use crate::flow::call::check_receipt;
+use crate::key::Slot;
+use crate::sync::Arc;
+
+impl SharedLimit {
+    /// Corrects a charge to what the work did cost in the end; 0 gives all of it back.
+    ///
+    /// # Cancel safety
+    /// Once polled, it is on its way whether it is dropped or not.
+    pub(crate) async fn settle(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        receipt: &Receipt,
+        actual: u64,
+    ) -> Result<(), Error> {
+        check_receipt(&self.name, entry.owner, receipt)?;
+        let Some(short) = actual.checked_sub(receipt.permits).filter(|short| *short > 0) else {
+            return self.refund(entry, receipt, receipt.permits - actual).await;
+        };
+        let slot = receipt.charges().first().map_or(entry.home, |charge| charge.slot);
+        let (limit, key) = (Arc::clone(self), Arc::clone(entry));
+        let (done, charged) = oneshot::channel();
+        // A task of its own: it may take several runs, and must not stop between them.
+        self.engine.spawn(async move {
+            let _ = done.send(limit.charge(&key, slot, short).await);
+        })?;
+        charged.await.unwrap_or_else(|_| ended().map(|_| ()).map_err(error_of))
+    }
+
+    /// Gives back `permits` of a receipt, from the end of what was gathered.
+    pub(super) async fn refund(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        receipt: &Receipt,
+        permits: u64,
+    ) -> Result<(), Error> {
+        let mut left = permits;
+        let mut answers = Vec::new();
+        let view = entry.view();
+        for charge in receipt.charges().iter().rev() {
+            let back = left.min(charge.permits);
+            left -= back;
+            // Home is home under any plan; what a grant that is no more was charged is void.
+            let lane =
+                view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id));
+            if let Some(lane) = lane.filter(|_| back > 0) {
+                lane.ceiling.clear();
+                answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
+            }
+        }
+        for answer in answers {
+            match outcome(answer).await {
+                Ok(_) | Err(Miss::Stale) => {}
+                Err(Miss::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges what a receipt fell short of, first where its call was decided.
+    async fn charge(self: &Arc<Self>, entry: &Arc<Entry>, slot: Slot, permits: u64) -> Result<(), Error> {
+        let mut left = permits;
+        for _ in 0..ATTEMPTS {
+            let view = entry.view();
+            let first = view.lanes.iter().find(|lane| lane.slot == slot).unwrap_or(view.home());
+            let parts = match self.parts(entry, &view, first, left).await {
+                Ok(parts) => parts,
+                Err(Miss::Stale) => continue,
+                Err(Miss::Failed(error)) => return Err(error),
+            };
+            let debts = parts.into_iter().filter(|(_, part)| *part > 0);
+            let debts: Vec<_> = debts.map(|(lane, part)| (part, self.put(entry, lane, Work::Debt(part)))).collect();
+            for (part, debt) in debts {
+                match outcome(debt).await {
+                    Ok(_) => left -= part,
+                    Err(Miss::Stale) => {}
+                    Err(Miss::Failed(error)) => return Err(error),
+                }
+            }
+            if left == 0 {
+                return Ok(());
+            }
+        }
+        Err(error_of(Miss::Stale))
+    }
+
+    /// What each shard is to be charged. A shard that owes is no help to the others, who would go on admitting: so each
+    /// pays from what it has, and only what nobody has is a debt, of the first.
+    async fn parts<'a>(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        view: &'a View,
+        first: &'a Arc<Lane>,
+        permits: u64,
+    ) -> Result<Vec<(&'a Arc<Lane>, u64)>, Miss> {
+        if !view.is_split() || first.ceiling.most(self.clock.now()) >= permits {
+            return Ok(vec![(first, permits)]);
+        }
+        let others = view.lanes.iter().filter(|lane| lane.slot != first.slot);
+        let looks: Vec<_> =
+            [first].into_iter().chain(others).map(|lane| (lane, self.put(entry, lane, Work::Look))).collect();
+        let (mut parts, mut left) = (Vec::with_capacity(looks.len()), permits);
+        for (lane, look) in looks {
+            let part = free(&outcome(look).await?).min(left);
+            left -= part;
+            parts.push((lane, part));
+        }
+        parts[0].1 += left;
+        Ok(parts)
+    }
+}

@@ -1,0 +1,83 @@
+//! A call whose future is dropped, at whatever moment, costs nothing in the end.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use shardlimit::{Decision, NamedLimit};
+use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, random, take, take_all};
+use tokio::task::JoinSet;
+
+/// Lets others run so many times. Polled before the call, so that an answer that has just come is dropped unseen.
+async fn moments(count: u64) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Asks again and again and gives up at random moments. What it was handed in the end.
+async fn impatient(limit: NamedLimit, key: &'static str, calls: usize) -> u64 {
+    let mut handed = 0;
+    for _ in 0..calls {
+        let permits = [1, 1, 2, 120][random(4) as usize];
+        let patience = random(60);
+        tokio::select! {
+            biased;
+            () = moments(patience) => {}
+            decision = limit.acquire_n(key, permits) => match decision.unwrap() {
+                // The rest goes back, so that there is always something to be had.
+                Decision::Allowed(allowed) if random(10) > 0 => limit.refund(key, allowed.into_receipt()).await.unwrap(),
+                Decision::Allowed(_) => handed += permits,
+                Decision::Denied(_) => {}
+            },
+        }
+    }
+    handed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_given_up_lose_no_permits() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
+        let key = text;
+        let mut tasks = JoinSet::new();
+        for client in &clients {
+            for _ in 0..8 {
+                tasks.spawn(impatient(client.clone(), key, 60));
+            }
+        }
+        let handed: u64 = tasks.join_all().await.into_iter().sum();
+        assert!(handed <= BURST, "{text}: {handed}");
+        let what = format!("{text}: all but the {handed} permits handed out are there again");
+        eventually(&what, async || left(&clients[0], key).await == BURST - handed).await;
+        assert_eq!(take_all(&clients[1], key).await, BURST - handed, "{text}");
+    }
+}
+
+/// The answer has come and lies ready, and then the caller goes away without a look at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_nobody_looks_at_is_given_back() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    limit.plan("hot").await.unwrap();
+    for permits in [1, 100, 200] {
+        let mut call = Box::pin(limit.acquire_n("hot", permits));
+        // One poll sends it; then nobody polls until the answer is there.
+        tokio::select! { biased; _ = &mut call => panic!("at once?"), () = std::future::ready(()) => {} }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        drop(call);
+        eventually("it is given back", async || left(&limit, "hot").await == BURST).await;
+    }
+}
+
+/// A turn in a queue that somebody waits for: given up before it comes, it is the next one's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_is_given_up_is_free_again() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), shared::WHOLE[1]);
+    take(&limit, "mail", 1).await;
+    let wait = limit.acquire_within("mail", 1, std::time::Duration::from_secs(86_400));
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(200), wait).await.is_err(), "it waits for its turn");
+    eventually("the turn is free", async || left(&limit, "mail").await == BURST - 1).await;
+}

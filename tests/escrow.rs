@@ -1,0 +1,175 @@
+//! Shares that were lent get lost, and clients die half way: the limit is smaller for a while, never larger.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::time::Duration;
+
+use redis::cmd;
+use shardlimit::{ErrorKind, NamedLimit, Plan, Slot};
+use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, lent, on_master, race, sums, take_all};
+
+/// A share that is gone is granted again with nothing in it: nobody knows how much of it was used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_that_is_wiped_comes_back_empty() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
+        let before = clients[0].plan(text).await.unwrap();
+        let mut taken = 0;
+        for _ in 0..60 {
+            taken += u64::from(clients[0].acquire(text).await.unwrap().is_allowed());
+        }
+        assert_eq!(on_master::<u8>(&cluster, &lent(&before)[0], "DEL"), 1);
+        taken += race(&clients, text, 3).await;
+        // By turns 20 of its 100 were used, and 80 are lost with it.
+        assert_eq!(taken, BURST - 80, "{text}");
+        let after = clients[1].plan(text).await.unwrap();
+        assert_eq!((after.shards.len(), sums(&after)), (3, (BURST, BURST)));
+        let again = after.shards.iter().find(|shard| shard.slot == lent(&before)[0].slot).expect("the same slot");
+        assert_ne!(again.grant, lent(&before)[0].grant);
+        assert_eq!(on_master::<u8>(&cluster, again, "EXISTS"), 1);
+    }
+}
+
+/// All that was lent is wiped at once, again and again, under callers who see no error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wiping_shares_under_load_admits_nobody_twice() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
+        let plan = clients[0].plan(text).await.unwrap();
+        let callers = {
+            let clients = clients.clone();
+            tokio::spawn(async move { race(&clients, text, 3).await })
+        };
+        for _ in 0..5 {
+            for shard in lent(&plan) {
+                tokio::task::block_in_place(|| on_master::<u8>(&cluster, shard, "DEL"));
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        let taken = callers.await.unwrap() + race(&clients, text, 1).await;
+        assert!((100..=BURST).contains(&taken), "{text}: {taken}");
+        let plan = clients[0].plan(text).await.unwrap();
+        assert_eq!((plan.shards.len(), sums(&plan).1), (3, BURST));
+    }
+}
+
+/// The record itself is wiped: a new one begins with the whole limit, so at most one more burst is admitted; then the
+/// key is split again and all clients agree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_that_is_wiped_begins_anew() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
+        let before = clients[0].plan(text).await.unwrap();
+        let mut taken = 0;
+        for _ in 0..30 {
+            taken += u64::from(clients[1].acquire(text).await.unwrap().is_allowed());
+        }
+        assert_eq!(on_master::<u8>(&cluster, &before.shards[0], "DEL"), 1);
+        taken += race(&clients, text, 3).await;
+        assert!((BURST..=2 * BURST).contains(&taken), "{text}: {taken}");
+
+        let plans = [clients[0].plan(text).await.unwrap(), clients[1].plan(text).await.unwrap()];
+        assert_eq!(format!("{:?}", plans[0].shards), format!("{:?}", plans[1].shards));
+        assert_eq!((plans[0].shards.len(), sums(&plans[0]).1), (3, BURST));
+        assert_ne!(plans[0].shards[1].grant, before.shards[1].grant);
+        clients[0].reset(text).await.unwrap();
+        assert_eq!(race(&clients, text, 3).await, BURST, "{text}: exact again");
+    }
+}
+
+/// A client that may grant at home but may not install elsewhere stops half way, as one that dies there does.
+struct HalfWay {
+    cluster: Cluster,
+}
+
+impl HalfWay {
+    /// For keys whose home is where `api:hot` has its own.
+    fn start() -> Self {
+        let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+        let home = cluster.owner_of(Slot::of(b"api:hot").number());
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            let mut user = cmd("ACL");
+            user.arg("SETUSER").arg("half").arg("on").arg(">secret").arg("~*").arg("+@all");
+            if index != home {
+                user.arg("-eval").arg("-evalsha");
+            }
+            node.ask::<()>(&user);
+        }
+        Self { cluster }
+    }
+
+    /// Grants shares of `hot` and leaves them there.
+    async fn stop_half_way(&self, text: &str, prefix: &str) {
+        let port = self.cluster.nodes[0].server.port;
+        let builder = client_of(&self.cluster, 0).redis([format!("redis://half:secret@127.0.0.1:{port}")]);
+        let limit = define(builder.prefix(prefix), text);
+        let error = limit.plan("hot").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(error.to_string().contains("NOPERM"), "{error}");
+    }
+
+    /// A client that knows nothing of the key, with its connections open.
+    async fn ready(&self, text: &str, prefix: &str) -> NamedLimit {
+        let limit = define(client_of(&self.cluster, 1).prefix(prefix), text);
+        limit.plan("other").await.unwrap();
+        limit
+    }
+
+    fn check(&self, plan: &Plan) {
+        assert_eq!((plan.shards.len(), sums(plan)), (3, (BURST, BURST)));
+        assert!(plan.shards.iter().all(|shard| on_master::<u8>(&self.cluster, shard, "EXISTS") == 1));
+    }
+}
+
+/// The next client finishes what it finds begun, with the permits that were on their way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_left_half_done_is_finished_by_the_next_client() {
+    let half_way = HalfWay::start();
+    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+        let prefix = format!("p{number}");
+        let next = half_way.ready(text, &prefix).await;
+        half_way.stop_half_way(text, &prefix).await;
+        half_way.check(&next.plan("hot").await.unwrap());
+        // Whole, unless this machine stood still for a second; then the share is empty.
+        let shares = [100, 200, 300];
+        let now = left(&next, "hot").await;
+        assert!(shares.contains(&now), "{text}: {now}");
+        assert_eq!(take_all(&next, "hot").await, now, "{text}");
+    }
+}
+
+/// Nobody can tell whether a share that is late was installed and used: it is granted again with nothing in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shares_that_come_too_late_are_empty() {
+    let half_way = HalfWay::start();
+    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+        let prefix = format!("p{number}");
+        half_way.stop_half_way(text, &prefix).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+        let next = half_way.ready(text, &format!("p{number}")).await;
+        half_way.check(&next.plan("hot").await.unwrap());
+        assert_eq!(take_all(&next, "hot").await, 100, "{text}: what home kept");
+    }
+}
+
+/// Nobody asks for the plan, callers just call: the first of them sees to it that the shares arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_alone_finish_a_plan() {
+    let half_way = HalfWay::start();
+    let next = half_way.ready(shared::SPLIT[0], "p").await;
+    half_way.stop_half_way(shared::SPLIT[0], "p").await;
+    let hot = next.handle("hot").unwrap();
+    eventually("all three shards are in use", async || {
+        let _ = hot.acquire().await.unwrap();
+        hot.counts().iter().filter(|shard| shard.runs > 0).count() == 3
+    })
+    .await;
+    half_way.check(&next.plan("hot").await.unwrap());
+}

@@ -1,0 +1,126 @@
+//! A limiter lives on the runtime it is first used on, or on a thread of its own, and serves callers on any.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+use shardlimit::{ErrorKind, NamedLimit};
+use shared::{BURST, Cluster, Layout, Server, client, client_of, define, take_all};
+use tokio::runtime::{Builder, Runtime};
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn two_threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// For tests that no runtime runs.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let patience = Instant::now();
+    while !holds() {
+        assert!(patience.elapsed() < Duration::from_secs(30), "waited 30 s until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Connections to the server other than the one that asks.
+fn connections(server: &Server) -> usize {
+    let list: String = cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut server.connection()).unwrap();
+    list.lines().count() - 1
+}
+
+/// Threads of this process that a limiter started.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.filter(|task| task.as_ref().is_ok_and(|task| task.file_name() != "." )).flatten().filter(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "shardlimit")
+    }).inspect(|task| { let _ = name; let _ = task; }).count()
+}
+
+#[test]
+fn the_first_call_comes_from_a_runtime_of_one_thread() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    let runtime = one_thread();
+    assert_eq!(runtime.block_on(take_all(&limit, "hot")), BURST);
+    assert_eq!(runtime.block_on(limit.plan("hot")).unwrap().shards.len(), 2);
+    drop(limit);
+    // What is left to be done is done when the runtime runs again.
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(200)).await });
+    until("no connection is left", || cluster.nodes.iter().all(|node| connections(&node.server) == 0));
+}
+
+#[test]
+fn the_first_call_comes_from_a_runtime_of_several_threads() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    let runtime = two_threads();
+    assert_eq!(runtime.block_on(take_all(&limit, "hot")), BURST);
+    assert!(cluster.nodes.iter().all(|node| connections(&node.server) > 0));
+    drop(limit);
+    until("no connection is left", || cluster.nodes.iter().all(|node| connections(&node.server) == 0));
+    assert_eq!(runtime.metrics().num_alive_tasks(), 0, "no task is left");
+}
+
+/// Without a runtime it has a thread of its own, which goes when it does.
+#[test]
+fn the_first_call_comes_from_no_runtime_at_all() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    assert_eq!(threads(), 0, "not before it is used");
+    assert_eq!(pollster::block_on(take_all(&limit, "hot")), BURST);
+    assert_eq!(threads(), 1);
+    let receipt = pollster::block_on(async {
+        limit.reset("hot").await.unwrap();
+        assert!(limit.acquire_within("hot", 200, Duration::from_secs(5)).await.unwrap().is_allowed());
+        shared::take(&limit, "hot", 100).await.into_receipt()
+    });
+    pollster::block_on(limit.refund("hot", receipt)).unwrap();
+    assert_eq!(pollster::block_on(limit.plan("hot")).unwrap().shards.len(), 2);
+    drop(limit);
+    until("its thread has ended", || threads() == 0);
+    until("no connection is left", || cluster.nodes.iter().all(|node| connections(&node.server) == 0));
+}
+
+/// Gateways have several runtimes, and threads without one.
+#[test]
+fn callers_on_several_runtimes_share_a_limiter() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let given = two_threads();
+    let limit = define(client_of(&cluster, 0).runtime(given.handle().clone()), shared::SPLIT[0]);
+    let on = |run: fn(NamedLimit) -> u64| {
+        let limit = limit.clone();
+        std::thread::spawn(move || run(limit))
+    };
+    let callers = [
+        on(|limit| one_thread().block_on(take_all(&limit, "hot"))),
+        on(|limit| two_threads().block_on(take_all(&limit, "hot"))),
+        on(|limit| pollster::block_on(take_all(&limit, "hot"))),
+        on(|limit| pollster::block_on(take_all(&limit, "hot"))),
+    ];
+    assert_eq!(callers.map(|caller| caller.join().unwrap()).iter().sum::<u64>(), BURST);
+}
+
+/// The runtime that a limiter lived on is gone: calls from another one end with an error instead of hanging.
+#[test]
+fn calls_end_when_the_limiters_runtime_has_ended() {
+    let server = Server::start(&[]);
+    let limit = define(client(&server), shared::SPLIT[0]);
+    let first = one_thread();
+    assert!(first.block_on(limit.acquire("hot")).unwrap().is_allowed());
+    drop(first);
+    for _ in 0..3 {
+        let call = async { tokio::time::timeout(Duration::from_secs(30), limit.acquire("hot")).await };
+        let error = one_thread().block_on(call).expect("a call never hangs").unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NotSent | ErrorKind::Unknown), "{error:?}");
+        assert_eq!(error.field(), "runtime", "{error}");
+    }
+    let after = define(client(&server), shared::SPLIT[0]);
+    assert_eq!(pollster::block_on(after.peek("hot")).unwrap().remaining().permits, BURST - 1);
+}

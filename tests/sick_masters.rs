@@ -1,0 +1,193 @@
+//! Masters fail over, die and hang: their calls end, the others go on, and nothing is charged twice.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use shardlimit::{Candidates, Decision, Error, ErrorKind, NamedLimit, Selector};
+use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, lent, sums, take_all};
+use tokio::task::JoinSet;
+
+const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
+/// Far more than the time-outs of a call and of its connection: what takes longer hangs.
+const HANGS: Duration = Duration::from_secs(30);
+
+/// Always the shard with this index.
+struct Only(usize);
+
+impl Selector for Only {
+    fn select(&self, _: &Candidates<'_>) -> usize {
+        self.0
+    }
+}
+
+async fn ends(limit: &NamedLimit, key: &str) -> Result<Decision, Error> {
+    tokio::time::timeout(HANGS, limit.acquire(key)).await.expect("a call never hangs")
+}
+
+/// What became of calls: allowed, denied, not sent, unknown.
+#[derive(Debug, Default)]
+struct Tally {
+    allowed: u64,
+    denied: u64,
+    not_sent: u64,
+    unknown: u64,
+}
+
+impl Tally {
+    async fn add(&mut self, limit: &NamedLimit, key: &str) {
+        match ends(limit, key).await {
+            Ok(Decision::Allowed(_)) => self.allowed += 1,
+            Ok(Decision::Denied(_)) => self.denied += 1,
+            Err(error) if error.kind() == ErrorKind::NotSent => self.not_sent += 1,
+            Err(error) if error.kind() == ErrorKind::Unknown => self.unknown += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// By command nothing is lost: the replica has every write before it takes over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_go_on_through_a_failover() {
+    const MANY: u64 = 3_000;
+    let cluster = Cluster::start(3, 1, Layout::Contiguous, &[]);
+    let text = "token-bucket 3000/day burst 3000";
+    let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
+    let plan = clients[0].plan("hot").await.unwrap();
+    let masters: Vec<usize> = plan.shards.iter().map(|shard| cluster.owner_of(shard.slot.number())).collect();
+
+    let over = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    for client in &clients {
+        for _ in 0..3 {
+            let (client, over) = (client.clone(), Arc::clone(&over));
+            tasks.spawn(async move {
+                let mut tally = Tally::default();
+                while !over.load(Ordering::Relaxed) {
+                    tally.add(&client, "hot").await;
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                }
+                tally
+            });
+        }
+    }
+    tokio::task::block_in_place(|| {
+        // Home's master, and one that holds a share.
+        for master in &masters[..2] {
+            cluster.fail_over_to(master + 3);
+        }
+    });
+    over.store(true, Ordering::Relaxed);
+    let tallies = tasks.join_all().await;
+    let unknown: u64 = tallies.iter().map(|tally| tally.unknown).sum();
+    let mut allowed: u64 = tallies.iter().map(|tally| tally.allowed).sum();
+    allowed += take_all(&clients[0], "hot").await;
+    assert!((MANY - unknown..=MANY).contains(&allowed), "{allowed} of {MANY}: {tallies:?}");
+}
+
+/// The share on a master that dies is out of reach; the rest of the limit is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_master_takes_only_its_share_along() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let plan = limit.plan("hot").await.unwrap();
+    let victim = cluster.owner_of(lent(&plan)[0].slot.number());
+    let mut tally = Tally::default();
+    for _ in 0..30 {
+        tally.add(&limit, "hot").await;
+    }
+    assert_eq!(tally.allowed, 30, "{tally:?}");
+
+    cluster.nodes[victim].server.kill();
+    for _ in 0..30 {
+        tally.add(&limit, "hot").await;
+    }
+    assert!(tally.not_sent + tally.unknown <= 12, "one in three asks the dead one: {tally:?}");
+    assert!(tally.allowed >= 48, "the others go on: {tally:?}");
+
+    cluster.nodes[victim].server.restart();
+    tokio::task::block_in_place(|| cluster.wait_until_ok());
+    let mut sound = 0;
+    while sound < 12 {
+        let before = tally.not_sent + tally.unknown;
+        tally.add(&limit, "hot").await;
+        sound = if tally.not_sent + tally.unknown == before { sound + 1 } else { 0 };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // It came back with nothing: its share is granted again, empty.
+    let plan = limit.plan("hot").await.unwrap();
+    assert_eq!((plan.shards.len(), sums(&plan).1), (3, BURST));
+    let all = tally.allowed + take_all(&limit, "hot").await;
+    assert!(all <= BURST && all + 100 + tally.unknown >= BURST, "{all} and {tally:?}");
+}
+
+/// A master that hangs may still run what it was sent: each call is charged at most once, when it wakes up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_charges_nobody_twice() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    for text in shared::SPLIT {
+        let builder = client_of(&cluster, 0).timeout(Duration::from_millis(300)).selector(Only(1));
+        let limit = define(builder, text);
+        let watcher = define(client_of(&cluster, 1), text);
+        let plan = watcher.plan(text).await.unwrap();
+        limit.plan(text).await.unwrap();
+        let mut tally = Tally::default();
+        for _ in 0..10 {
+            tally.add(&limit, text).await;
+        }
+        assert_eq!(tally.allowed, 10, "{text}: {tally:?}");
+
+        let sick = &cluster.nodes[cluster.owner_of(lent(&plan)[0].slot.number())].server;
+        sick.pause();
+        for _ in 0..2 {
+            tally.add(&limit, text).await;
+        }
+        sick.resume();
+        assert_eq!((tally.allowed, tally.unknown), (10, 2), "{text}: {tally:?}");
+        tokio::task::block_in_place(|| cluster.wait_until_ok());
+        eventually("what was sent has run", async || left(&watcher, text).await == BURST - 12).await;
+        eventually("calls are answered again", async || ends(&limit, text).await.is_ok()).await;
+        let now = left(&watcher, text).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(left(&watcher, text).await, now, "{text}: nothing is sent again later");
+    }
+}
+
+/// Permits that can't be given back because their master is dead wait for it, and do not keep this process busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refunds_to_a_dead_master_wait_quietly() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let plan = limit.plan("hot").await.unwrap();
+    let hot = limit.handle("hot").unwrap();
+    // Asks that no two callers can have together are taken in part and given back, shard by shard in this order.
+    let first = plan.shards.iter().map(|shard| shard.slot).min().unwrap();
+    let victim = cluster.owner_of(first.number());
+    let over = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    for _ in 0..24 {
+        let (hot, over) = (hot.clone(), Arc::clone(&over));
+        tasks.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                if let Ok(Decision::Allowed(allowed)) = hot.acquire_n(180).await {
+                    let _ = hot.refund(allowed.into_receipt()).await;
+                }
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    cluster.nodes[victim].server.kill();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    over.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+
+    let runs = || hot.counts().iter().find(|shard| shard.slot == first).map_or(0, |shard| shard.runs);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = runs();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(runs() - before < 20, "{} runs in vain while nobody asked for anything", runs() - before);
+}

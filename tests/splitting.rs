@@ -1,0 +1,123 @@
+//! A limit is split over distinct masters, its shares add up, and its sub-keys lie where the plan says.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::collections::HashSet;
+
+use redis::cmd;
+use shardlimit::{Limiter, Plan, Shards};
+use shared::{Cluster, Layout, client_of, define, exactly, on_master, sums};
+
+/// How many masters the shards lie on, by the cluster's own word.
+fn masters(cluster: &Cluster, plan: &Plan) -> usize {
+    plan.shards.iter().map(|shard| cluster.owner_of(shard.slot.number())).collect::<HashSet<_>>().len()
+}
+
+/// Every shard is stored on the master that the plan names, for a limited time, and home outlives the others.
+fn check_sub_keys(cluster: &Cluster, plan: &Plan) {
+    let lives: Vec<i64> = plan.shards.iter().map(|shard| on_master(cluster, shard, "PTTL")).collect();
+    for (shard, life) in plan.shards.iter().zip(&lives) {
+        let node = &cluster.nodes[cluster.owner_of(shard.slot.number())];
+        let slot: u16 = node.ask(cmd("CLUSTER").arg("KEYSLOT").arg(&*shard.sub_key));
+        assert_eq!(slot, shard.slot.number());
+        assert_eq!(*shard.master.as_ref().expect("an owner").id, *node.id);
+        assert!(!on_master::<Vec<u8>>(cluster, shard, "GET").is_empty());
+        assert!(*life > 0, "{life}: it would stay for ever");
+    }
+    assert!(lives[1..].iter().all(|life| *life < lives[0]), "home is the first to go: {lives:?}");
+}
+
+/// A cluster of three nodes, of which so many own slots.
+async fn covers(layout: Layout, owners: usize) {
+    let cluster = Cluster::start(3, 0, layout, &[]);
+    let limit = define(client_of(&cluster, 2), "token-bucket 1000/day burst 301");
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        let plan = limit.plan(key).await.unwrap();
+        assert_eq!((plan.shards.len(), masters(&cluster, &plan)), (owners, owners), "{plan:?}");
+        assert_eq!(sums(&plan), (1000, 301));
+        check_sub_keys(&cluster, &plan);
+        let again = limit.plan(key).await.unwrap();
+        assert_eq!(format!("{plan:?}"), format!("{again:?}"), "a look changes nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_master_of_a_contiguous_cluster_has_one_shard() {
+    covers(Layout::Contiguous, 3).await;
+}
+
+/// Neighbouring slots are on different masters here: a plan that went by distance would fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_master_of_a_striped_cluster_has_one_shard() {
+    covers(Layout::Striped, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_without_slots_has_no_shard() {
+    covers(Layout::LastEmpty, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_has_as_many_shards_as_were_asked_for() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let wanted = [(Shards::Off, 1, 1), (exactly(1), 1, 1), (exactly(2), 2, 2), (exactly(3), 3, 3), (exactly(7), 7, 3)];
+        for (shards, count, distinct) in wanted {
+            let limit = define(client_of(&cluster, 0).prefix(shards.to_string()).shards(shards), text);
+            let plan = limit.plan(text).await.unwrap();
+            assert_eq!((plan.shards.len(), masters(&cluster, &plan)), (count, distinct), "{text} {shards}");
+            assert_eq!(sums(&plan), (300, 300));
+            let slots: HashSet<_> = plan.shards.iter().map(|shard| shard.slot).collect();
+            assert_eq!(slots.len(), count, "two shards in one slot would be one sub-key");
+            let most = plan.shards.iter().map(|shard| shard.burst).max();
+            let least = plan.shards.iter().map(|shard| shard.burst).min();
+            assert!(most.unwrap() - least.unwrap() <= 1, "{plan:?}");
+            check_sub_keys(&cluster, &plan);
+        }
+    }
+}
+
+/// A share with a burst of less than 20 denies what the whole limit would allow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_too_small_is_not_split() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let count = async |shards: Shards, text: &str| {
+        let limit = define(client_of(&cluster, 0).prefix(format!("p{shards}")).shards(shards), text);
+        let plan = limit.plan(text).await.unwrap();
+        assert_eq!(sums(&plan).1, limit.limit().burst());
+        plan.shards.len()
+    };
+    assert_eq!(count(Shards::PerMaster, "10/day").await, 1);
+    assert_eq!(count(Shards::PerMaster, "39/day").await, 1);
+    assert_eq!(count(Shards::PerMaster, "40/day").await, 2);
+    assert_eq!(count(Shards::PerMaster, "60/day").await, 3);
+    assert_eq!(count(Shards::PerMaster, "100000/s burst 1000").await, 1, "10 ms of its rate do not outlast a stall");
+    assert_eq!(count(exactly(3), "10/day").await, 3, "who asks for it gets it");
+    assert_eq!(count(exactly(9), "4/day").await, 4, "no share is of nothing");
+    assert_eq!(count(exactly(3), "1/day").await, 1);
+    for text in shared::WHOLE {
+        assert_eq!(count(exactly(3), text).await, 1, "{text} can't be split");
+    }
+}
+
+/// When home is lost, the client that makes the next plan must find the slots of the one before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_client_plans_alike() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let mut plans = HashSet::new();
+    for prefix in ["one", "two", "three"] {
+        let limit = define(client_of(&cluster, 0).prefix(prefix), "token-bucket 300/day burst 300");
+        let slots: Vec<u16> = limit.plan("hot").await.unwrap().shards.iter().map(|shard| shard.slot.number()).collect();
+        plans.insert(slots);
+    }
+    assert_eq!(plans.len(), 1, "{plans:?}");
+}
+
+#[test]
+fn the_embedded_store_has_no_plan() {
+    let limit = Limiter::local().define("api", "300/day".parse().unwrap()).unwrap();
+    let error = pollster::block_on(limit.plan("hot")).unwrap_err();
+    assert_eq!(error.kind(), shardlimit::ErrorKind::Refused);
+}

@@ -1,0 +1,115 @@
+//! The cluster as a client sees it: from the first node that answers, and as it changes.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use shardlimit::{ErrorKind, Limiter, Slot, TopologyWatch};
+use shared::{Cluster, Layout, client_of, define, eventually, take_all, url};
+
+/// Waits until the watch tells that this port owns the slot.
+async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {
+    let told = async {
+        let mut now = watch.current();
+        while now.master_of(slot).is_none_or(|master| master.port != port) {
+            now = watch.changed().await.expect("the limiter is there");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("it is told in the end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_tells_of_new_owners_and_masters() {
+    let mut cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limiter = client_of(&cluster, 1).build().unwrap();
+    let limit = limiter.define("api", "10/day".parse().unwrap()).unwrap();
+    let mut watch = limiter.watch_topology().unwrap().expect("it is on a cluster");
+    let slot = Slot::of(b"api:hot");
+    let from = cluster.owner_of(slot.number());
+    until_owned(&mut watch, slot, cluster.nodes[from].server.port).await;
+    let first = watch.current();
+    assert_eq!((first.masters().len(), first.covered()), (2, 16_384));
+
+    cluster.migrate(slot.number(), 1 - from);
+    cluster.wait_until_ok();
+    // A call on the slot finds out at once; without one it takes half a minute.
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    until_owned(&mut watch, slot, cluster.nodes[1 - from].server.port).await;
+
+    let third = tokio::task::block_in_place(|| cluster.add_master());
+    cluster.migrate(slot.number(), third);
+    cluster.wait_until_ok();
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    until_owned(&mut watch, slot, cluster.nodes[third].server.port).await;
+    eventually("the third master is known by its id", async || {
+        let now = watch.current();
+        now.masters().len() == 3 && now.masters().iter().any(|master| *master.id == *cluster.nodes[third].id)
+    })
+    .await;
+    assert!(watch.current().epoch() >= first.epoch());
+    assert_eq!((first.masters().len(), first.covered()), (2, 16_384), "a snapshot never changes");
+
+    drop((limit, limiter));
+    let end = async { while watch.changed().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(30), end).await.expect("it ends with the limiter");
+    assert!(Limiter::local().watch_topology().unwrap().is_none());
+}
+
+/// Any seed that answers will do: the first two refuse, and say nothing at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_seeds_are_passed_over() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let seeds =
+        [format!("redis://{closed}"), format!("redis://{}", silent.local_addr().unwrap()), url(&cluster.nodes[1].server)];
+    let limit = define(Limiter::builder().redis(seeds).timeout(Duration::from_secs(20)), "40/day");
+    assert_eq!(take_all(&limit, "hot").await, 40);
+    assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 2);
+}
+
+#[test]
+fn a_malformed_url_is_found_when_the_limiter_is_built() {
+    for url in ["", "http://127.0.0.1:6379", "redis://", "redis://127.0.0.1:port", "redis://127.0.0.1:99999", "unix:///tmp/x"] {
+        let error = Limiter::builder().redis([url]).build().unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "redis"), "{url:?}");
+    }
+    let second = Limiter::builder().redis(["redis://127.0.0.1:6379", "redis://a b"]).build().unwrap_err();
+    assert_eq!(second.kind(), ErrorKind::InvalidSetting);
+    let none: [&str; 0] = [];
+    assert_eq!(Limiter::builder().redis(none).build().unwrap_err().kind(), ErrorKind::InvalidSetting);
+    let at_once = Limiter::builder().redis(["redis://127.0.0.1:6379"]).timeout(Duration::ZERO).build().unwrap_err();
+    assert_eq!((at_once.kind(), at_once.field()), (ErrorKind::InvalidSetting, "timeout"));
+}
+
+/// A process may build its limiters before it forks.
+#[test]
+fn building_opens_no_socket_and_starts_no_thread() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let limiter = Limiter::builder().redis([format!("redis://{}", listener.local_addr().unwrap())]).build().unwrap();
+    let limit = limiter.define("api", "10/day".parse().unwrap()).unwrap();
+    let hot = limit.handle("hot").unwrap();
+    assert!(hot.try_acquire(1).unwrap().is_none(), "only the store can tell");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// Nobody is there: a call says so by its time-out, and where it looked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_server_calls_end_with_its_address() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [closed, silent.local_addr().unwrap()] {
+        let seeds = [format!("redis://{address}")];
+        let limit = define(Limiter::builder().redis(seeds).timeout(Duration::from_millis(1_500)), "300/day");
+        let call = tokio::time::timeout(Duration::from_secs(30), limit.acquire("hot"));
+        let error = call.await.expect("a call never hangs").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSent, "{error}");
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+        assert_eq!(error.to_string().matches("nothing was charged").count(), 1, "said once is enough: {error}");
+    }
+}
