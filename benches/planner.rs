@@ -6,7 +6,7 @@
 #[path = "../src/plan/planner.rs"]
 mod planner;
 #[path = "../src/topology/snapshot.rs"]
-#[expect(dead_code, reason = "only what the planner needs is used")]
+#[expect(dead_code, unreachable_pub, reason = "only what the planner needs is used")]
 mod snapshot;
 mod key {
     pub(crate) use shardlimit::Slot;

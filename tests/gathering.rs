@@ -46,7 +46,9 @@ async fn a_gather_that_fails_leaves_everything_as_it_was() {
         limit.plan(text).await.unwrap();
         take(&limit, text, 80).await;
         for _ in 0..5 {
-            let Decision::Denied(denied) = limit.acquire_n(text, 221).await.unwrap() else { panic!("{text}: too many") };
+            let Decision::Denied(denied) = limit.acquire_n(text, 221).await.unwrap() else {
+                panic!("{text}: too many")
+            };
             assert!(!denied.retry_after().is_zero() && denied.retry_after() <= 366 * DAY, "{denied:?}");
         }
         assert_eq!(left(&limit, text).await, BURST - 80, "{text}");

@@ -38,9 +38,15 @@ fn connections(server: &Server) -> usize {
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    tasks.filter(|task| task.as_ref().is_ok_and(|task| task.file_name() != "." )).flatten().filter(|task| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "shardlimit")
-    }).inspect(|task| { let _ = name; let _ = task; }).count()
+    tasks
+        .filter(|task| task.as_ref().is_ok_and(|task| task.file_name() != "."))
+        .flatten()
+        .filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "shardlimit"))
+        .inspect(|task| {
+            let _ = name;
+            let _ = task;
+        })
+        .count()
 }
 
 #[test]

@@ -17,8 +17,24 @@ async fn any_bytes_are_a_key_of_their_own() {
     let other = define(client_of(&cluster, 1), LIMIT);
     let long = [vec![0xff; 16_383], vec![b'{']].concat();
     let keys: [&[u8]; 18] = [
-        b"{", b"}", b"{}", b"{}{a}", b"{a}", b"{a}b", b"a{b}", b"}{", b"{{a}}", b" ", b" a", b"a ", b"\0", b"a\0b", b"\n",
-        b"\r\n$3\r\nabc\r\n", "schlüssel".as_bytes(), &long,
+        b"{",
+        b"}",
+        b"{}",
+        b"{}{a}",
+        b"{a}",
+        b"{a}b",
+        b"a{b}",
+        b"}{",
+        b"{{a}}",
+        b" ",
+        b" a",
+        b"a ",
+        b"\0",
+        b"a\0b",
+        b"\n",
+        b"\r\n$3\r\nabc\r\n",
+        "schlüssel".as_bytes(),
+        &long,
     ];
     for key in keys {
         let plan = limit.plan(key).await.unwrap();

@@ -54,7 +54,8 @@ async fn a_call_that_can_not_be_served_in_time_is_denied() {
         let limit = define(client_of(&cluster, 0), text);
         take_all(&limit, text).await;
         for permits in [1, 200] {
-            let Decision::Denied(denied) = limit.acquire_within(text, permits, Duration::from_millis(50)).await.unwrap()
+            let Decision::Denied(denied) =
+                limit.acquire_within(text, permits, Duration::from_millis(50)).await.unwrap()
             else {
                 panic!("{text}: there was nothing to be had");
             };

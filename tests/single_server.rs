@@ -130,8 +130,10 @@ async fn a_wrong_password_is_told_without_showing_it() {
             assert!(!text.contains("hunter2"), "{text}");
         }
         for node in &cluster.nodes {
-            let mut connection =
-                redis::Client::open(format!("redis://:other@127.0.0.1:{}", node.server.port)).unwrap().get_connection().unwrap();
+            let mut connection = redis::Client::open(format!("redis://:other@127.0.0.1:{}", node.server.port))
+                .unwrap()
+                .get_connection()
+                .unwrap();
             cmd("CONFIG").arg("SET").arg("requirepass").arg("").query::<()>(&mut connection).unwrap();
         }
     }

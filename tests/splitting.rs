@@ -63,7 +63,8 @@ async fn a_master_without_slots_has_no_shard() {
 async fn a_key_has_as_many_shards_as_were_asked_for() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     for text in shared::SPLIT {
-        let wanted = [(Shards::Off, 1, 1), (exactly(1), 1, 1), (exactly(2), 2, 2), (exactly(3), 3, 3), (exactly(7), 7, 3)];
+        let wanted =
+            [(Shards::Off, 1, 1), (exactly(1), 1, 1), (exactly(2), 2, 2), (exactly(3), 3, 3), (exactly(7), 7, 3)];
         for (shards, count, distinct) in wanted {
             let limit = define(client_of(&cluster, 0).prefix(shards.to_string()).shards(shards), text);
             let plan = limit.plan(text).await.unwrap();

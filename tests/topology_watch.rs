@@ -64,8 +64,11 @@ async fn dead_seeds_are_passed_over() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let seeds =
-        [format!("redis://{closed}"), format!("redis://{}", silent.local_addr().unwrap()), url(&cluster.nodes[1].server)];
+    let seeds = [
+        format!("redis://{closed}"),
+        format!("redis://{}", silent.local_addr().unwrap()),
+        url(&cluster.nodes[1].server),
+    ];
     let limit = define(Limiter::builder().redis(seeds).timeout(Duration::from_secs(20)), "40/day");
     assert_eq!(take_all(&limit, "hot").await, 40);
     assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 2);
@@ -73,7 +76,9 @@ async fn dead_seeds_are_passed_over() {
 
 #[test]
 fn a_malformed_url_is_found_when_the_limiter_is_built() {
-    for url in ["", "http://127.0.0.1:6379", "redis://", "redis://127.0.0.1:port", "redis://127.0.0.1:99999", "unix:///tmp/x"] {
+    for url in
+        ["", "http://127.0.0.1:6379", "redis://", "redis://127.0.0.1:port", "redis://127.0.0.1:99999", "unix:///tmp/x"]
+    {
         let error = Limiter::builder().redis([url]).build().unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "redis"), "{url:?}");
     }

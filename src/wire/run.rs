@@ -9,17 +9,6 @@ use crate::clock::Micros;
 use crate::kernel::batch::NEVER;
 use crate::kernel::{Batch, Header, Verdict};
 
-/// What a run does besides its batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mode {
-    #[default]
-    Plain,
-    /// Forget the state first; the same as [`Batch::reset`].
-    Reset,
-    /// Write even if nothing changed, so that the time to live begins anew.
-    Touch,
-}
-
 /// What one run is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
@@ -29,19 +18,15 @@ pub(crate) struct Run<'a> {
     pub home: &'a [u8],
     /// Milliseconds that the sub-key must live on at least if it is written.
     pub least_ttl: u64,
-    pub mode: Mode,
+    /// Write even if nothing changed, so that the time to live begins anew.
+    pub touch: bool,
     pub batch: Batch<'a>,
 }
 
 impl Run<'_> {
     /// Appends the arguments behind the key.
     pub(crate) fn write(&self, cmd: &mut Cmd) {
-        let mode = match self.mode {
-            _ if self.batch.reset => 1u8,
-            Mode::Plain => 0,
-            Mode::Reset => 1,
-            Mode::Touch => 2,
-        };
+        let mode = if self.batch.reset { 1u8 } else { 2 * u8::from(self.touch) };
         cmd.arg(&self.id.to_bytes()).arg(self.home).arg(self.least_ttl).arg(mode);
         cmd.arg(self.batch.debt).arg(self.batch.refunds.len());
         for refund in self.batch.refunds {

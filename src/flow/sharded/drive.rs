@@ -10,7 +10,7 @@ use crate::observe;
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
-use crate::wire::{Ledger, Mode, Reply, Run, Script};
+use crate::wire::{Ledger, Reply, Run, Script};
 
 /// Home's state is written at the least so often while its key is used, whatever the calls on it come to: the shares
 /// that it lent must not outlive it.
@@ -72,7 +72,7 @@ async fn send(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, lo
         id: lane.id,
         home: if lane.is_home { &limit.new_home } else { &[] },
         least_ttl: lane.least_ttl,
-        mode: if touch { Mode::Touch } else { Mode::Plain },
+        touch,
         batch: Batch { reset, refunds: &refunds, debt, asks: &asks },
     };
     let request = Request {

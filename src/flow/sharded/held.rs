@@ -18,12 +18,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(
-        limit: &'a Arc<SharedLimit>,
-        entry: &'a Arc<Entry>,
-        lane: &'a Arc<Lane>,
-        permits: u64,
-    ) -> Self {
+    pub(super) fn new(limit: &'a Arc<SharedLimit>, entry: &'a Arc<Entry>, lane: &'a Arc<Lane>, permits: u64) -> Self {
         Self { limit, entry, lane, permits, answer: limit.put(entry, lane, Work::Ask(permits)) }
     }
 
@@ -51,26 +46,26 @@ impl Drop for Asked<'_> {
 pub(super) struct Parts<'a> {
     pub limit: &'a Arc<SharedLimit>,
     pub entry: &'a Arc<Entry>,
-    parts: Vec<(Arc<Lane>, Charge)>,
+    taken: Vec<(Arc<Lane>, Charge)>,
 }
 
 impl<'a> Parts<'a> {
     pub(super) fn new(limit: &'a Arc<SharedLimit>, entry: &'a Arc<Entry>) -> Self {
-        Self { limit, entry, parts: Vec::new() }
+        Self { limit, entry, taken: Vec::new() }
     }
 
     pub(super) fn add(&mut self, lane: &Arc<Lane>, charge: Charge) {
-        self.parts.push((Arc::clone(lane), charge));
+        self.taken.push((Arc::clone(lane), charge));
     }
 
     pub(super) fn keep(mut self) -> Vec<Charge> {
-        std::mem::take(&mut self.parts).into_iter().map(|(_, charge)| charge).collect()
+        std::mem::take(&mut self.taken).into_iter().map(|(_, charge)| charge).collect()
     }
 }
 
 impl Drop for Parts<'_> {
     fn drop(&mut self) {
-        for (lane, charge) in self.parts.drain(..) {
+        for (lane, charge) in self.taken.drain(..) {
             give_back(self.limit, self.entry, &lane, &charge);
         }
     }

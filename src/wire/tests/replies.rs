@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::kernel::batch::NEVER;
 use crate::kernel::{Ask, Batch, Header, Refund, Verdict};
-use crate::wire::{BadReply, GrantId, GrantReply, InstallReply, Mode, Reply, Run, Verdicts};
+use crate::wire::{BadReply, GrantId, GrantReply, InstallReply, Reply, Run, Verdicts};
 
 const ID: GrantId = GrantId { stamp: 5, random: 6 };
 
@@ -121,11 +121,9 @@ fn arguments_are_in_the_order_of_the_contract() {
     let refunds = [Refund { permits: 3, at: 4, line: -5 }];
     let asks = [Ask { permits: 6, count: 7 }, Ask { permits: 8, count: 9 }];
     let batch = Batch { reset: false, refunds: &refunds, debt: 2, asks: &asks };
-    for (mode, reset, code) in
-        [(Mode::Plain, false, "0"), (Mode::Reset, false, "1"), (Mode::Plain, true, "1"), (Mode::Touch, false, "2")]
-    {
+    for (touch, reset, code) in [(false, false, "0"), (false, true, "1"), (true, true, "1"), (true, false, "2")] {
         let mut cmd = redis::Cmd::new();
-        Run { id: ID, home: b"home", least_ttl: 1, mode, batch: Batch { reset, ..batch } }.write(&mut cmd);
+        Run { id: ID, home: b"home", least_ttl: 1, touch, batch: Batch { reset, ..batch } }.write(&mut cmd);
         let arguments: Vec<&[u8]> = cmd
             .args_iter()
             .map(|argument| match argument {

@@ -9,13 +9,14 @@ use super::{Client, ID, OTHER_ID};
 use crate::kernel::tests::{Bench, START, any_limit, scaled};
 use crate::kernel::{Ask, Batch, Header, Refund, State};
 use crate::limit::{BucketShare, Limit, Share};
-use crate::wire::{Kind, Mode, Packed, Reply, Run, Script, pack, unpack};
+use crate::wire::{Kind, Packed, Reply, Run, Script, pack, unpack};
 
 #[derive(Clone, Debug)]
 struct Step {
     /// How far the clock moves before it, in thousandths of a refill.
     jump: i64,
-    mode: Mode,
+    reset: bool,
+    touch: bool,
     /// Whether the caller has home's ledger.
     knows: bool,
     refunds: Vec<usize>,
@@ -26,19 +27,20 @@ struct Step {
 impl Step {
     fn take(count: u64) -> Self {
         let asks = vec![Ask { permits: 1, count }];
-        Self { jump: 0, mode: Mode::Plain, knows: true, refunds: vec![], debt: 0, asks }
+        Self { jump: 0, reset: false, touch: false, knows: true, refunds: vec![], debt: 0, asks }
     }
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     let jump = prop_oneof![6 => Just(0i64), 8 => 0i64..60, 4 => 0i64..1_200, 2 => -1_000i64..0, 1 => -4_000i64..4_000];
-    let mode = prop_oneof![28 => Just(Mode::Plain), 1 => Just(Mode::Reset), 3 => Just(Mode::Touch)];
+    let mode = prop_oneof![28 => Just((false, false)), 1 => Just((true, false)), 3 => Just((false, true))];
     let refunds = prop::collection::vec(0usize..50, 0..3);
     let debt = prop_oneof![8 => Just(0u64), 1 => 1u64..90, 1 => Just(100_000_000_000u64)];
     let ask =
         (1u64..70, 0u64..6).prop_map(|(permits, count)| Ask { permits: permits % 9 + permits / 60 * 60 + 1, count });
-    (jump, mode, any::<bool>(), refunds, debt, prop::collection::vec(ask, 0..6))
-        .prop_map(|(jump, mode, knows, refunds, debt, asks)| Step { jump, mode, knows, refunds, debt, asks })
+    (jump, mode, any::<bool>(), refunds, debt, prop::collection::vec(ask, 0..6)).prop_map(
+        |(jump, (reset, touch), knows, refunds, debt, asks)| Step { jump, reset, touch, knows, refunds, debt, asks },
+    )
 }
 
 struct Oracle {
@@ -77,9 +79,9 @@ impl Oracle {
         self.bench.state = before.as_ref().map(|bytes| self.state(bytes));
         let old = self.bench.state.clone();
         let home = pack(Kind::Home, ID, &share, None, &self.ledger);
-        let batch = Batch { reset: step.mode == Mode::Reset, refunds: &refunds, debt: step.debt, asks: &step.asks };
+        let batch = Batch { reset: step.reset, refunds: &refunds, debt: step.debt, asks: &step.asks };
         let id = if step.knows { ID } else { OTHER_ID };
-        let run = Run { id, home: &home, least_ttl: self.ttl, mode: step.mode, batch };
+        let run = Run { id, home: &home, least_ttl: self.ttl, touch: step.touch, batch };
         let Reply::Decided { id, ledger, header, verdicts } = self.client.acquire(Script::acquire(&share), &run) else {
             panic!("{share:?} {step:?}: nothing was decided");
         };

@@ -4,7 +4,7 @@ use super::server::Server;
 use super::{Client, ID, OTHER_ID};
 use crate::kernel::{Ask, Batch};
 use crate::limit::{Limit, Share};
-use crate::wire::{GrantId, Kind, Mode, Reply, Run, Script, pack, unpack};
+use crate::wire::{GrantId, Kind, Reply, Run, Script, pack, unpack};
 
 const TEXTS: [&str; 3] = ["token-bucket 5/s", "fixed-window 5/s", "sliding-window 5/s"];
 const ONE: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[Ask { permits: 1, count: 1 }] };
@@ -14,8 +14,8 @@ fn shares() -> impl Iterator<Item = Share> {
     TEXTS.into_iter().map(|text| Share::whole(&text.parse::<Limit>().unwrap()))
 }
 
-fn run<'a>(id: GrantId, home: &'a [u8], mode: Mode, batch: Batch<'a>) -> Run<'a> {
-    Run { id, home, least_ttl: 2_000, mode, batch }
+fn run<'a>(id: GrantId, home: &'a [u8], touch: bool, batch: Batch<'a>) -> Run<'a> {
+    Run { id, home, least_ttl: 2_000, touch, batch }
 }
 
 /// Another grant id, a tombstone or nothing there: nothing is charged, nothing is created, nothing lives longer.
@@ -26,15 +26,15 @@ fn a_stale_caller_charges_and_creates_nothing() {
         let mut client = Client::new(&server, number, false);
         let script = Script::acquire(&share);
         let all = Batch { reset: true, debt: 3, ..ONE };
-        for (mode, batch) in [(Mode::Plain, all), (Mode::Touch, ONE)] {
-            let reply = client.acquire(script, &run(ID, b"", mode, batch));
+        for (touch, batch) in [(false, all), (true, ONE)] {
+            let reply = client.acquire(script, &run(ID, b"", touch, batch));
             assert_eq!(reply, Reply::Stale { id: None }, "nothing there");
             assert_eq!(client.stored(), None);
             for (kind, id) in [(Kind::Lent, OTHER_ID), (Kind::Tombstone, ID)] {
                 let bytes = pack(kind, id, &share, None, b"");
                 client.put(&bytes, 1_000);
                 let home = pack(Kind::Home, ID, &share, None, b"");
-                let reply = client.acquire(script, &run(ID, &home, mode, batch));
+                let reply = client.acquire(script, &run(ID, &home, touch, batch));
                 assert_eq!(reply, Reply::Stale { id: Some(id) }, "{share:?}: {kind:?}");
                 assert_eq!(client.stored(), Some(bytes));
                 assert!(client.ttl() <= 1_000);
@@ -43,7 +43,7 @@ fn a_stale_caller_charges_and_creates_nothing() {
         }
         let bytes = pack(Kind::Lent, ID, &share, None, b"");
         client.put(&bytes, 1_000);
-        let reply = client.acquire(script, &run(ID, b"", Mode::Plain, ONE));
+        let reply = client.acquire(script, &run(ID, b"", false, ONE));
         assert!(matches!(reply, Reply::Decided { id: ID, ledger: None, .. }), "{share:?}: the id it was lent under");
         let after = unpack(&client.stored().unwrap());
         assert_eq!((after.kind, after.id, after.share), (Kind::Lent, ID, share));
@@ -62,8 +62,8 @@ fn a_state_of_another_kernel_is_left_alone() {
             for (kind, ledger) in [(Kind::Home, &b"the ledger"[..]), (Kind::Home, b""), (Kind::Lent, b"")] {
                 let bytes = pack(kind, ID, &share, None, ledger);
                 client.put(&bytes, 1_000);
-                for mode in [Mode::Plain, Mode::Reset, Mode::Touch] {
-                    let reply = client.acquire(Script::acquire(&other), &run(ID, &new, mode, ONE));
+                for (touch, batch) in [(false, ONE), (true, ONE), (false, Batch { reset: true, ..ONE })] {
+                    let reply = client.acquire(Script::acquire(&other), &run(ID, &new, touch, batch));
                     assert_eq!(reply, Reply::OtherKernel { id: ID, ledger: ledger.to_vec() });
                     assert_eq!(client.stored().as_ref(), Some(&bytes));
                     assert!(client.ttl() <= 1_000);
@@ -82,7 +82,7 @@ fn a_state_of_another_version_is_left_alone() {
         let mut bytes = pack(Kind::Home, ID, &share, None, b"the ledger");
         bytes[0] = 2;
         client.put(&bytes, 60_000);
-        let write = |cmd: &mut redis::Cmd| run(ID, &bytes, Mode::Touch, ONE).write(cmd);
+        let write = |cmd: &mut redis::Cmd| run(ID, &bytes, true, ONE).write(cmd);
         let error = client.try_run(script, write).unwrap_err().to_string();
         assert!(error.contains("state of version 2, this script knows 1"), "{error}");
         assert_eq!(client.stored().as_ref(), Some(&bytes), "{script:?}");
@@ -96,10 +96,10 @@ fn a_touch_renews_the_time_to_live_and_a_look_does_not() {
         let mut client = Client::new(&server, number, false);
         let script = Script::acquire(&share);
         let home = pack(Kind::Home, ID, &share, None, b"the ledger");
-        let long = Run { least_ttl: 90_000, ..run(ID, &home, Mode::Plain, NOTHING) };
+        let long = Run { least_ttl: 90_000, ..run(ID, &home, false, NOTHING) };
         client.acquire(script, &long);
         assert_eq!(client.stored(), None, "{share:?}: a look creates nothing");
-        client.acquire(script, &Run { mode: Mode::Touch, ..long });
+        client.acquire(script, &Run { touch: true, ..long });
         assert!(client.ttl() > 80_000, "{share:?}: a touch does");
         for kind in [Kind::Home, Kind::Lent] {
             let bytes = pack(kind, ID, &share, None, b"the ledger");
@@ -107,7 +107,7 @@ fn a_touch_renews_the_time_to_live_and_a_look_does_not() {
             client.acquire(script, &long);
             assert_eq!(client.stored().as_ref(), Some(&bytes), "{share:?}");
             assert!(client.ttl() <= 5_000, "{share:?}: a look changes nothing");
-            client.acquire(script, &Run { mode: Mode::Touch, ..long });
+            client.acquire(script, &Run { touch: true, ..long });
             assert!(client.ttl() > 80_000, "{share:?}: a touch renews it");
             let (before, after) = (unpack(&bytes), unpack(&client.stored().unwrap()));
             assert_eq!((after.kind, after.id, after.share, after.ledger), (kind, ID, share, before.ledger));
@@ -122,19 +122,16 @@ fn who_does_not_know_the_ledger_does_not_shorten_homes_life() {
     for (number, share) in shares().enumerate() {
         let mut client = Client::new(&server, number, false);
         let home = pack(Kind::Home, ID, &share, None, b"the ledger");
-        for (id, mode, lives) in [
-            (ID, Mode::Plain, false),
-            (ID, Mode::Touch, false),
-            (OTHER_ID, Mode::Plain, true),
-            (OTHER_ID, Mode::Touch, true),
-        ] {
+        for (id, touch, lives) in
+            [(ID, false, false), (ID, true, false), (OTHER_ID, false, true), (OTHER_ID, true, true)]
+        {
             client.put(&home, 500_000);
-            let reply = client.acquire(Script::acquire(&share), &run(id, &home, mode, ONE));
+            let reply = client.acquire(Script::acquire(&share), &run(id, &home, touch, ONE));
             let Reply::Decided { ledger, .. } = reply else { panic!("{reply:?}") };
             assert_eq!(ledger.as_deref(), lives.then_some(&b"the ledger"[..]));
             assert_ne!(client.stored().as_ref(), Some(&home), "charged");
             let ttl = client.ttl();
-            assert_eq!(ttl > 400_000, lives, "{share:?} {id} {mode:?}: {ttl} ms");
+            assert_eq!(ttl > 400_000, lives, "{share:?} {id} {touch}: {ttl} ms");
             assert!(ttl > 1_000);
         }
     }
