@@ -21,8 +21,6 @@ async fn callers_that_start_cold_share_one_burst() {
         let clients = disagreeing(&cluster, text);
         for key in ["one", "two", "three"] {
             let key = format!("{key} {text}");
-            // Another name for each algorithm would do too; another key keeps the connections warm.
-            let clients: Vec<_> = clients.iter().map(|client| client.handle(&key).unwrap().limit().clone()).collect();
             assert_eq!(race(&clients, &key, 4).await, BURST, "{key}");
             assert_eq!(left(&clients[0], &key).await, 0);
 

@@ -103,8 +103,8 @@ async fn shards_are_found_on_a_master_that_was_not_known() {
     for text in shared::SPLIT {
         let before = define(client_of(&cluster, 0), text);
         let plan = before.plan(text).await.unwrap();
-        assert_eq!(plan.shards.len(), 2);
-        for shard in &plan.shards {
+        assert!(plan.shards.len() >= 2);
+        for shard in plan.shards.iter().filter(|shard| cluster.owner_of(shard.slot.number()) != 2) {
             cluster.migrate(shard.slot.number(), 2);
         }
         cluster.wait_until_ok();

@@ -36,17 +36,9 @@ fn connections(server: &Server) -> usize {
 
 /// Threads of this process that a limiter started.
 fn threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    tasks
-        .filter(|task| task.as_ref().is_ok_and(|task| task.file_name() != "."))
-        .flatten()
-        .filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == "shardlimit"))
-        .inspect(|task| {
-            let _ = name;
-            let _ = task;
-        })
-        .count()
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "shardlimit").count()
 }
 
 #[test]
@@ -85,7 +77,7 @@ fn the_first_call_comes_from_no_runtime_at_all() {
     let receipt = pollster::block_on(async {
         limit.reset("hot").await.unwrap();
         assert!(limit.acquire_within("hot", 200, Duration::from_secs(5)).await.unwrap().is_allowed());
-        shared::take(&limit, "hot", 100).await.into_receipt()
+        shared::take(&limit, "hot", 20).await.into_receipt()
     });
     pollster::block_on(limit.refund("hot", receipt)).unwrap();
     assert_eq!(pollster::block_on(limit.plan("hot")).unwrap().shards.len(), 2);

@@ -11,10 +11,10 @@ use shared::{Cluster, Layout, client_of, define, exactly, take_all};
 
 const LONG: Duration = Duration::from_secs(60);
 const LIMITS: [&str; 4] = [
-    "token-bucket 60/s burst 60",
-    "leaky-bucket 60/s capacity 60",
-    "fixed-window 60/2s",
-    "sliding-window 60/s precision 20",
+    "token-bucket 200/s burst 60",
+    "leaky-bucket 200/s capacity 60",
+    "fixed-window 60/500ms",
+    "sliding-window 60/500ms precision 10",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,6 +124,9 @@ impl Node {
             }
             failed => {
                 let why = match failed {
+                    Ok(Err(error)) if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
+                        format!("{error}; check user and password in the first URL")
+                    }
                     Ok(Err(error)) => error.to_string(),
                     _ => format!("no connection within {CONNECT:?}"),
                 };
