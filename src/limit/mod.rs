@@ -11,4 +11,6 @@ mod share;
 mod text;
 
 pub use definition::{Algorithm, Limit};
-pub(crate) use share::{BucketShare, Share, WindowShare, gcd};
+#[cfg(feature = "redis")]
+pub(crate) use share::gcd;
+pub(crate) use share::{BucketShare, Share, WindowShare};

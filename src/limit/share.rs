@@ -83,6 +83,7 @@ impl Share {
     }
 
     /// Whether the limit can be computed exactly where a permit costs `cost` units.
+    #[cfg(feature = "redis")]
     pub(crate) fn fits(limit: &Limit, cost: i64) -> bool {
         let least = Self::least_cost(limit);
         if !Self::counts_units(limit) || cost < least || cost % least != 0 {

@@ -88,38 +88,39 @@ fn worst_sliding_window(limit: &Limit, admissions: &[Admission]) -> Option<Worst
 mod tests {
     use super::*;
 
-    fn permits(limit: &str, admissions: &[(u64, u64)]) -> f64 {
+    /// In thousandths, rounded.
+    fn permits(limit: &str, admissions: &[(u64, u64)]) -> i64 {
         let admissions = admissions.iter().map(|(at, permits)| Admission { at: *at, permits: *permits }).collect();
-        worst(&limit.parse().unwrap(), admissions).unwrap().permits
+        (worst(&limit.parse().unwrap(), admissions).unwrap().permits * 1_000.0).round() as i64
     }
 
     #[test]
     fn a_bucket_is_judged_over_every_interval() {
         let limit = "token-bucket 10/s burst 5";
-        assert_eq!(permits(limit, &[(0, 5)]), 0.0);
-        assert_eq!(permits(limit, &[(0, 6)]), 1.0);
-        assert_eq!(permits(limit, &[(0, 5), (100_000, 1), (200_000, 1)]), 0.0);
-        assert_eq!(permits(limit, &[(0, 5), (50_000, 1)]), 0.5);
+        assert_eq!(permits(limit, &[(0, 5)]), 0);
+        assert_eq!(permits(limit, &[(0, 6)]), 1_000);
+        assert_eq!(permits(limit, &[(0, 5), (100_000, 1), (200_000, 1)]), 0);
+        assert_eq!(permits(limit, &[(0, 5), (50_000, 1)]), 500);
         // The worst one need not begin with the first.
-        assert_eq!(permits(limit, &[(0, 1), (10_000_000, 7), (10_100_000, 1)]), 2.0);
+        assert_eq!(permits(limit, &[(0, 1), (10_000_000, 7), (10_100_000, 1)]), 2_000);
         // In whatever order they were collected.
-        assert_eq!(permits(limit, &[(100_000, 3), (0, 4)]), 1.0);
-        assert_eq!(permits(limit, &[(0, 2)]), -3.0);
+        assert_eq!(permits(limit, &[(100_000, 3), (0, 4)]), 1_000);
+        assert_eq!(permits(limit, &[(0, 2)]), -3_000);
     }
 
     #[test]
     fn a_fixed_window_is_judged_by_its_windows() {
         let limit = "fixed-window 4/s";
-        assert_eq!(permits(limit, &[(999_999, 4), (1_000_000, 4)]), 0.0);
-        assert_eq!(permits(limit, &[(1_000_000, 3), (1_999_999, 2)]), 1.0);
+        assert_eq!(permits(limit, &[(999_999, 4), (1_000_000, 4)]), 0);
+        assert_eq!(permits(limit, &[(1_000_000, 3), (1_999_999, 2)]), 1_000);
     }
 
     #[test]
     fn a_sliding_window_is_judged_wherever_it_stands() {
         let limit = "sliding-window 4/s";
-        assert_eq!(permits(limit, &[(999_999, 4), (1_999_999, 4)]), 0.0);
-        assert_eq!(permits(limit, &[(999_999, 4), (1_999_998, 1)]), 1.0);
-        assert_eq!(permits("sliding-log 4/s", &[(0, 2), (500_000, 2), (1_000_000, 2), (1_400_000, 1)]), 1.0);
+        assert_eq!(permits(limit, &[(999_999, 4), (1_999_999, 4)]), 0);
+        assert_eq!(permits(limit, &[(999_999, 4), (1_999_998, 1)]), 1_000);
+        assert_eq!(permits("sliding-log 4/s", &[(0, 2), (500_000, 2), (1_000_000, 2), (1_400_000, 1)]), 1_000);
     }
 
     #[test]
