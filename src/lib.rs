@@ -34,7 +34,8 @@
 //!   every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
 //!
-//! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `serde` (a limit as its text).
+//! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `cluster-async` (a
+//! `ClusterConnection` of your own), `serde` (a limit as its text).
 
 #![forbid(unsafe_code)]
 
