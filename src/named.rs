@@ -182,6 +182,9 @@ impl NamedLimit {
     /// one at the head is denied at once when no permit will be there in time. In a pacing queue the
     /// wait includes the call's own turn: when it is allowed, it may go on.
     ///
+    /// That order is the embedded store's. On a shared one a call asks again when its last answer said that it is worth
+    /// it, and whoever asks first then is served.
+    ///
     /// # Errors
     /// As [`acquire_n`](NamedLimit::acquire_n).
     ///

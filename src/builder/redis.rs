@@ -81,7 +81,7 @@ impl Builder {
 
     /// How many shards a key is split into, unless it is split already. Default: [`Shards::PerMaster`].
     ///
-    /// The first client that uses a key decides; whoever comes with another number follows.
+    /// The first client that splits a key decides; whoever comes with another number follows.
     ///
     /// ```
     /// # use shardlimit::{Limiter, Shards};

@@ -16,7 +16,7 @@
 pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod fixed_window;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 pub(crate) mod lend;
 pub(crate) mod sliding_window;
 pub(crate) mod state;

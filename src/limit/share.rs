@@ -172,6 +172,7 @@ mod tests {
         assert_eq!((part.rate, part.cost, part.burst, part.capacity, part.refill), (1, 4, 7, 28, 28));
     }
 
+    #[cfg(feature = "redis")]
     #[test]
     fn units_fit_if_they_divide_and_stay_exact() {
         let limit: Limit = "token-bucket 500000/s burst 50000".parse().unwrap();

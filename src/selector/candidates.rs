@@ -52,7 +52,8 @@ impl Candidates<'_> {
         self.turn
     }
 
-    /// The most permits that a shard can have now, from its last answer to this process; its burst if it gave none.
+    /// The most permits that a shard can have now, from its last answer to this process; its burst if it gave none, and
+    /// none for a while after it could not be reached.
     ///
     /// ```
     /// # use shardlimit::Candidates;
@@ -62,7 +63,7 @@ impl Candidates<'_> {
     /// ```
     #[must_use]
     pub fn ceiling(&self, shard: usize) -> u64 {
-        self.lanes[shard % self.lanes.len()].ceiling.most(self.now)
+        self.lanes[shard % self.lanes.len()].most(self.now)
     }
 
     /// The burst of a shard's share.

@@ -87,6 +87,9 @@ impl Reply {
             level: fields.number("level", i64::MIN)?,
             missing: fields.number("missing", 0)?,
         };
+        if header.at < header.now {
+            return Err(BadReply::new("at", format_args!("{}, before now, {}", header.at, header.now)));
+        }
         if fields.left() != 3 * asks {
             let got = format_args!("{} numbers for {asks} asks", fields.left()).to_string();
             return Err(BadReply::new("the list of verdicts", got));

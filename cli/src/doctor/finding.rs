@@ -114,7 +114,7 @@ fn slots(diagnosis: &Diagnosis, findings: &mut Findings) {
     let silent = diagnosis.masters.iter().filter(|master| master.facts.is_err()).map(Master::slot_count).sum::<usize>();
     if silent > 0 {
         let what = format!("{silent} slots are on masters that do not answer");
-        findings.add(Wrong, "uncovered", what, "calls on them get the failure policy until their masters are back");
+        findings.add(Wrong, "uncovered", what, "calls that need them get errors until their masters are back");
     }
     if let Some(masters) = those(diagnosis, |_, facts| facts.state.as_deref() == Some("fail")) {
         let what = format!("{masters} says that the cluster is down, and answers CLUSTERDOWN");

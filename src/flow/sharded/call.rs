@@ -18,7 +18,7 @@ use crate::selector::Candidates;
 use crate::sync::Arc;
 
 /// Every client that spends by a plan asks home at least this often: home's word is how it learns of another plan.
-const SILENCE: Micros = 2_000_000;
+const SILENCE: Micros = 1_000_000;
 /// How often a call may find its plan replaced under it.
 pub(super) const ATTEMPTS: usize = 5;
 
@@ -36,9 +36,10 @@ impl SharedLimit {
         let mut miss = None;
         for _ in 0..ATTEMPTS {
             let view = entry.view();
+            self.hear_from_home(entry, &view);
             // Home's limit rules, also where it is not the one that was defined here.
             view.ledger.limit.check_permits(permits)?;
-            let decided = match self.candidates(entry, &view, permits) {
+            let decided = match candidates(&view, permits) {
                 Some(lanes) => self.ask_one(entry, &view, &lanes, permits, turn).await,
                 None => gather::gather(self, entry, &view, permits).await,
             };
@@ -62,19 +63,14 @@ impl SharedLimit {
         }
     }
 
-    /// The lanes to shards that can hold so many permits; none if no single one can.
-    fn candidates<'a>(&self, entry: &Entry, view: &'a View, permits: u64) -> Option<Cow<'a, [Arc<Lane>]>> {
-        if view.is_split() && entry.silence(self.clock.now()) > SILENCE && view.home().burst >= permits {
-            return Some(Cow::Borrowed(&view.lanes[..1]));
+    /// Has home asked once in a while, also where the selector does not. No call waits for it: home may be out of reach.
+    fn hear_from_home(self: &Arc<Self>, entry: &Arc<Entry>, view: &View) {
+        if view.is_split() && entry.is_due(self.clock.now(), SILENCE) {
+            drop(self.put(entry, view.home(), Work::Make));
         }
-        if view.lanes.iter().all(|lane| lane.burst >= permits) {
-            return Some(Cow::Borrowed(&view.lanes));
-        }
-        let fitting: Vec<_> = view.lanes.iter().filter(|lane| lane.burst >= permits).cloned().collect();
-        if fitting.is_empty() { None } else { Some(Cow::Owned(fitting)) }
     }
 
-    /// Asks the shard that the selector picks, and if that denies, one other that could have enough.
+    /// Asks the shard that the selector picks. If that denies, or surely was not asked, one other that could have enough.
     async fn ask_one(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -87,14 +83,20 @@ impl SharedLimit {
             1 => 0,
             count => self.selector.select(&Candidates { lanes, turn, now: self.clock.now() }) % count,
         };
-        let mut lane = &lanes[first];
-        let mut found = self.ask(entry, lane, permits).await?;
-        if found.verdict.granted == 0
-            && let Some(other) = self.hop(lanes, first, permits)
-        {
-            lane = other;
-            found = self.ask(entry, other, permits).await?;
+        let (mut lane, mut answer) = (&lanes[first], self.ask(entry, &lanes[first], permits).await);
+        let may_hop = match &answer {
+            Ok(found) => found.verdict.granted == 0,
+            Err(Miss::Failed(error)) => error.kind() == ErrorKind::NotSent,
+            Err(Miss::Stale) => false,
+        };
+        if may_hop && let Some(other) = self.hop(lanes, first, permits) {
+            match (self.ask(entry, other, permits).await, &answer) {
+                // One shard has denied; that the other can't be reached does not change it.
+                (Err(Miss::Failed(_)), Ok(_)) => {}
+                (second, _) => (lane, answer) = (other, second),
+            }
         }
+        let found = answer?;
         // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
         // the new plan is known, and they can be gathered.
         if found.verdict.granted == 0 && found.verdict.lack == NEVER {
@@ -107,7 +109,7 @@ impl SharedLimit {
     fn hop<'a>(&self, lanes: &'a [Arc<Lane>], denied: usize, permits: u64) -> Option<&'a Arc<Lane>> {
         let now = self.clock.now();
         let others = lanes.iter().enumerate().filter(|(index, _)| *index != denied).map(|(_, lane)| lane);
-        others.filter(|lane| lane.ceiling.allows(permits, now)).max_by_key(|lane| lane.ceiling.most(now))
+        others.filter(|lane| lane.allows(permits, now)).max_by_key(|lane| lane.ceiling.most(now))
     }
 
     pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, permits: u64) -> Answer {
@@ -241,6 +243,15 @@ impl SharedLimit {
         .await;
         drop(alarm);
     }
+}
+
+/// The lanes to shards that can hold so many permits; none if no single one can.
+fn candidates(view: &View, permits: u64) -> Option<Cow<'_, [Arc<Lane>]>> {
+    if view.lanes.iter().all(|lane| lane.burst >= permits) {
+        return Some(Cow::Borrowed(&view.lanes));
+    }
+    let fitting: Vec<_> = view.lanes.iter().filter(|lane| lane.burst >= permits).cloned().collect();
+    if fitting.is_empty() { None } else { Some(Cow::Owned(fitting)) }
 }
 
 pub(super) fn error_of(miss: Miss) -> Error {

@@ -57,6 +57,11 @@ impl Ceiling {
         lock(&self.0).most(now)
     }
 
+    /// How long until a fixed window ends, as far as is known.
+    pub(super) fn window_ends_in(&self, now: Micros) -> Micros {
+        lock(&self.0).window_ends.saturating_sub(now)
+    }
+
     /// Whether an ask could be granted.
     pub(super) fn allows(&self, permits: u64, now: Micros) -> bool {
         let known = lock(&self.0);

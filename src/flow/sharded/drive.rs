@@ -35,7 +35,7 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
 fn sort_out(limit: &SharedLimit, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
     let mut kept = Vec::with_capacity(jobs.len());
     for job in jobs {
-        if job.is_abandoned() && !matches!(job.work, Work::Refund(_) | Work::Debt(_) | Work::Reset) {
+        if job.is_abandoned() && matches!(job.work, Work::Ask(_) | Work::Look) {
             lane.answer(job, Err(Miss::Stale));
         } else if job.is_late(limit.timeout) {
             let message =
@@ -83,11 +83,12 @@ async fn send(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, lo
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.transport.run(&request).await;
-    let reply = reply.and_then(|value| Reply::parse(value, asks.len()).map_err(|bad| Fault::Refused(bad.to_string())));
+    let reply = reply.and_then(|value| Reply::parse(value, asks.len()).map_err(|bad| Fault::Unknown(bad.to_string())));
     match reply {
         Ok(reply) => answered(limit, entry, lane, Batched { jobs, asks, sent }, reply).await,
         Err(fault) => {
             observe::fault(&limit.name, &entry.key, &fault);
+            lane.failed(limit.clock.now());
             if !matches!(fault, Fault::Unknown(_)) {
                 lane.keep(unclaimed);
             }
@@ -105,8 +106,8 @@ struct Batched {
 async fn answered(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, batched: Batched, reply: Reply) {
     let (id, ledger, header, verdicts) = match reply {
         Reply::Decided { id, ledger, header, verdicts } => (id, ledger, header, verdicts),
-        Reply::Stale { id } => {
-            escrow::gone_stale(limit, entry, lane, id).await;
+        Reply::Stale { .. } => {
+            escrow::gone_stale(limit, entry, lane).await;
             return batched.jobs.into_iter().for_each(|job| lane.answer(job, Err(Miss::Stale)));
         }
         Reply::OtherKernel { id, ledger } => {
@@ -124,11 +125,12 @@ async fn answered(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>
         None => {}
         Some(Ok(ledger)) => {
             share = ledger.home_share();
-            entry.adopt(limit, id, ledger, Word::At(header.now));
+            entry.adopt(limit, id, ledger, Word::Sent(batched.sent));
         }
         // The calls are decided all the same, but by a share that is not known: only what was granted is.
         Some(Err(bad)) => observe::fault(&limit.name, &entry.key, &Fault::Refused(bad.to_string())),
     }
+    lane.answered();
     if lane.is_home {
         entry.heard(batched.sent, header.now);
     }

@@ -1,9 +1,11 @@
 //! A key as this process knows it: its plan and the lanes to its shards.
 
+use std::time::Duration;
+
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
-use super::lane::Lane;
+use super::lane::{Lane, is_due};
 use crate::clock::Micros;
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::Share;
@@ -15,7 +17,8 @@ use crate::wire::{GrantId, Ledger, Status};
 /// A sub-key lives for at least so long after its last use: ten minutes, so that what was lent is still there after
 /// any pause that a client may make between two steps.
 const LEAST_LIFE: u64 = 600_000;
-/// Home outlives what it lent by so much: more than the time between two touches, and than clocks drift in ten minutes.
+/// Home outlives what it lent by so much and some time-outs: more than the time between two touches, the longest that
+/// one of them may take, and what clocks drift in ten minutes.
 const OUTLIVES: u64 = 10_000;
 
 pub(crate) struct Entry {
@@ -42,8 +45,8 @@ pub(crate) struct View {
     /// The id of home's ledger.
     pub id: GrantId,
     pub ledger: Ledger,
-    /// Home's clock when it said so.
-    pub heard: Micros,
+    /// When it became known, by this process's clock.
+    pub since: Micros,
     /// To home, then to each share that is live.
     pub lanes: Box<[Arc<Lane>]>,
 }
@@ -51,8 +54,9 @@ pub(crate) struct View {
 /// When home said what its ledger is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Word {
-    /// By home's own clock: the later word wins.
-    At(Micros),
+    /// In answer to a request that was sent then, by this process's clock. Sent after the present plan became known, it is
+    /// later than that; home's own clock may have been set back.
+    Sent(Micros),
     /// In answer to a step that was taken from this plan: good if it is still the one that is known.
     InsteadOf(GrantId),
 }
@@ -82,7 +86,7 @@ impl Entry {
             view: ArcSwap::from_pointee(View {
                 id: limit.alone,
                 ledger: limit.ledger.clone(),
-                heard: 0,
+                since: 0,
                 lanes: Box::default(),
             }),
             replacing: Mutex::default(),
@@ -92,7 +96,7 @@ impl Entry {
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
         };
-        entry.view.store(Arc::new(entry.view_of(limit, limit.alone, limit.ledger.clone(), 0)));
+        entry.view.store(Arc::new(entry.view_of(limit, limit.alone, limit.ledger.clone())));
         entry
     }
 
@@ -127,32 +131,32 @@ impl Entry {
         view.id.after(self.home_time.load(Ordering::Relaxed) / 1_000, rand::random())
     }
 
-    /// How long ago home was last asked.
-    pub(super) fn silence(&self, now: Micros) -> Micros {
-        now.saturating_sub(self.asked.load(Ordering::Relaxed))
+    /// Whether home was not asked for so long; says so to one caller only.
+    pub(super) fn is_due(&self, now: Micros, silence: Micros) -> bool {
+        is_due(&self.asked, now, silence)
     }
 
     /// Takes home's word for the plan, unless a later one is known.
     pub(super) fn adopt(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, word: Word) {
         let _one = lock(&self.replacing);
         let known = self.view.load();
-        let (later, said) = match word {
-            Word::At(said) => (said >= known.heard, said),
-            Word::InsteadOf(before) => (known.id == before, known.heard),
+        let later = match word {
+            Word::Sent(sent) => sent >= known.since,
+            Word::InsteadOf(before) => known.id == before,
         };
         if known.id == id || !later {
             return;
         }
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
-        self.view.store(Arc::new(self.view_of(limit, id, ledger, said)));
+        self.view.store(Arc::new(self.view_of(limit, id, ledger)));
     }
 
-    fn view_of(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, heard: Micros) -> View {
+    fn view_of(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger) -> View {
         let known = self.view.load();
         let kept = |slot: Slot, id: GrantId| {
             known.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
         };
-        let (home_life, lent_life) = lives(&ledger);
+        let (home_life, lent_life) = lives(&ledger, limit.timeout);
         let counts =
             |slot: Slot| known.lanes.iter().find(|lane| lane.slot == slot).map(|lane| Arc::clone(&lane.counts));
         let lane = |slot, id, share, parts, is_home, life| {
@@ -169,12 +173,12 @@ impl Entry {
                     .unwrap_or_else(|| lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)),
             );
         }
-        View { id, ledger, heard, lanes: lanes.into() }
+        View { id, ledger, since: limit.clock.now(), lanes: lanes.into() }
     }
 }
 
 /// How long home and the shares that it lent live after their last use, at the least, in ms.
-pub(super) fn lives(ledger: &Ledger) -> (u64, u64) {
+pub(super) fn lives(ledger: &Ledger, timeout: Duration) -> (u64, u64) {
     if ledger.grants.is_empty() {
         return (0, 0);
     }
@@ -182,7 +186,7 @@ pub(super) fn lives(ledger: &Ledger) -> (u64, u64) {
     let longest = longest.max(refill(&ledger.home_share())) / 1_000;
     // Twice a refill: a debt may be as large as a full bucket.
     let lent = LEAST_LIFE.max(2 * longest + 1_000);
-    (lent + OUTLIVES, lent)
+    (lent + OUTLIVES + 4 * timeout.as_millis() as u64, lent)
 }
 
 /// How long until a share is as new, at the most.

@@ -20,12 +20,15 @@ use crate::observe;
 use crate::plan::{Shards, common_cost, plan, shards_for, split};
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 use crate::wire::{Grant, GrantId, GrantReply, GrantRun, InstallReply, InstallRun, Ledger, Script, Status};
 
 /// From the moment a shard's clock was read until an install must have reached it.
 const INSTALL_WITHIN: Micros = 1_000_000;
 /// Time between two attempts to bring a plan to its end: an attempt of another client gets this long first.
 const PAUSE: Micros = 200_000;
+/// After an attempt that failed the next one waits for longer: the key works without it.
+const AFTER_FAULT: Micros = 2_000_000;
 /// A share can come too late once or twice; more often something is wrong, and the next attempt will see.
 const ROUNDS: usize = 4;
 
@@ -44,6 +47,7 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
         tokio::time::sleep(patience).await;
         if let Err(fault) = settle(&of, &key, None).await {
             observe::fault(&of.name, &key.key, &fault);
+            key.next_step.fetch_max(of.clock.now() + AFTER_FAULT, Ordering::Relaxed);
         }
     };
     // Without a runtime no call could have come this far.
@@ -52,7 +56,7 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
 
 /// A shard did not know the grant that it was asked under. Home is asked what the plan is now; if it says the same as
 /// before, the share is lost and is granted again with nothing in it.
-pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, found: Option<GrantId>) {
+pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>) {
     let before = entry.view();
     // The lane of a plan that was replaced meanwhile: nothing is wrong.
     let in_force = |view: &View| view.ledger.grants.iter().any(|grant| grant.id == lane.id && grant.slot == lane.slot);
@@ -63,7 +67,7 @@ pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lan
     if !in_force(&entry.view()) {
         return;
     }
-    observe::share_lost(&limit.name, &entry.key, found.unwrap_or(lane.id));
+    observe::share_lost(&limit.name, &entry.key, lane.id);
     if let Err(fault) = settle(limit, entry, Some(lane.id)).await {
         observe::fault(&limit.name, &entry.key, &fault);
     }
@@ -183,23 +187,23 @@ async fn install_one(
     state: &[u8],
 ) -> Result<InstallReply, Fault> {
     let key = sub_key(&limit.prefix, slot, &limit.name, &entry.key);
-    let run = InstallRun { state, not_after, ttl: lives(&entry.view().ledger).1 };
+    let run = InstallRun { state, not_after, ttl: lives(&entry.view().ledger, limit.timeout).1 };
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let request = Request { slot, script: Script::Install, key: &key, arguments: &arguments };
     let reply = limit.engine.transport.run(&request).await?;
-    InstallReply::parse(reply).map_err(|bad| Fault::Refused(bad.to_string()))
+    InstallReply::parse(reply).map_err(|bad| Fault::Unknown(bad.to_string()))
 }
 
 /// Replaces home's ledger if it is still the one in `view`; whatever is in force afterwards is known then.
 async fn grant(limit: &SharedLimit, entry: &Entry, view: &View, ledger: &Ledger, empty: &[bool]) -> Result<(), Fault> {
     let home = view.home();
     let id = entry.next_id(view);
-    let run = GrantRun { expected: view.id, id, least_ttl: lives(ledger).0, ledger, empty };
+    let run = GrantRun { expected: view.id, id, least_ttl: lives(ledger, limit.timeout).0, ledger, empty };
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let script = Script::grant(&home.share);
     let request = Request { slot: entry.home, script, key: &home.sub_key, arguments: &arguments };
     let reply = limit.engine.transport.run(&request).await?;
-    let wrong = |bad: &dyn std::fmt::Display| Fault::Refused(bad.to_string());
+    let wrong = |bad: &dyn std::fmt::Display| Fault::Unknown(bad.to_string());
     let (id, ledger) = match GrantReply::parse(reply).map_err(|bad| wrong(&bad))? {
         GrantReply::Granted { id, ledger } | GrantReply::Refused { id: Some(id), ledger: Some(ledger) } => (id, ledger),
         // Home has expired: the next call makes a new one.

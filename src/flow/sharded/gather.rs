@@ -8,6 +8,7 @@ use super::entry::{Entry, View};
 use super::held::Parts;
 use super::lane::{Lane, Miss, Outcome, Work, outcome};
 use crate::decision::{Decision, Receipt};
+use crate::limit::Share;
 use crate::sync::Arc;
 
 /// # Cancel safety
@@ -69,9 +70,17 @@ pub(super) fn free(found: &Outcome) -> u64 {
     found.header.level.max(0) as u64 / found.share.cost() as u64
 }
 
-/// So many permits are lacking in all: not before the whole limit could have brought them.
+/// So many permits are lacking in all: not before the whole limit could have brought them, or a window has passed on.
 fn denied(limit: &SharedLimit, view: &View, lacking: u64) -> Decision {
-    let whole = &view.ledger.limit;
-    let time = u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits().max(1));
-    Decision::denied_by_store(limit.facts(view, None), time as u64)
+    let now = limit.clock.now();
+    let time = match view.home().share {
+        Share::Bucket(_) => {
+            let whole = &view.ledger.limit;
+            (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
+        }
+        Share::Fixed(_) => view.lanes.iter().map(|lane| lane.ceiling.window_ends_in(now)).min().unwrap_or(0),
+        // When its next part goes is not known: soon, but not so soon that asking again is all one does.
+        Share::Sliding(window) => window.step.min(1_000),
+    };
+    Decision::denied_by_store(limit.facts(view, None), time.max(1))
 }

@@ -27,6 +27,9 @@ const MOST_WAITING: usize = 100_000;
 /// Refunds that wait for a shard that can't be reached. What is above it is lost: the limit is that much stricter.
 const MOST_KEPT: usize = 10_000;
 
+/// How long a shard whose last request failed is not hopped to: a connection is tried again at least that often.
+const SICK: Micros = 1_000_000;
+
 /// One shard as this process uses it.
 pub(crate) struct Lane {
     pub slot: Slot,
@@ -43,6 +46,8 @@ pub(crate) struct Lane {
     pub ceiling: Ceiling,
     /// When its state was last written for the sake of its time to live.
     pub touched: AtomicU64,
+    /// Until then, by this process's clock, nobody hops here: the last request failed.
+    sick_until: AtomicU64,
     /// Shared with the lanes to the same slot before and after this one.
     pub counts: Arc<Counts>,
     waiting: AtomicUsize,
@@ -144,10 +149,31 @@ impl Lane {
             least_ttl,
             ceiling: Ceiling::new(share),
             touched: AtomicU64::new(0),
+            sick_until: AtomicU64::new(0),
             counts,
             waiting: AtomicUsize::new(0),
             queue: Mutex::default(),
         }
+    }
+
+    pub(super) fn failed(&self, now: Micros) {
+        self.sick_until.store(now + SICK, Ordering::Relaxed);
+    }
+
+    pub(super) fn answered(&self) {
+        if self.sick_until.load(Ordering::Relaxed) > 0 {
+            self.sick_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The most permits that the shard can have, as far as it can be reached.
+    pub(crate) fn most(&self, now: Micros) -> u64 {
+        if now < self.sick_until.load(Ordering::Relaxed) { 0 } else { self.ceiling.most(now) }
+    }
+
+    /// Whether it is worth asking for so many permits.
+    pub(super) fn allows(&self, permits: u64, now: Micros) -> bool {
+        now >= self.sick_until.load(Ordering::Relaxed) && self.ceiling.allows(permits, now)
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -9,6 +9,7 @@
 
 mod formula;
 mod laws;
+#[cfg(feature = "redis")]
 mod lend;
 #[cfg(feature = "redis")]
 mod oracle;

@@ -63,7 +63,7 @@ impl Node {
     /// # Cancel safety
     /// The command may run if `sent` says so.
     pub(super) async fn call(
-        &self,
+        self: &Arc<Self>,
         command: &Cmd,
         asking: bool,
         sent: &crate::sync::atomic::AtomicBool,
@@ -89,7 +89,7 @@ impl Node {
     }
 
     /// Sends commands that change nothing, as one pipeline; each has a reply of its own.
-    pub(super) async fn ask(&self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+    pub(super) async fn ask(self: &Arc<Self>, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let link = self.connected().await?;
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
@@ -102,11 +102,17 @@ impl Node {
     /// The connection, opened if there is none. Between failed attempts everybody fails at once.
     ///
     /// # Cancel safety
-    /// An attempt that is dropped counts as none.
-    async fn connected(&self) -> Result<Arc<Link>, Fault> {
+    /// An attempt goes on without the call that began it: it may take longer than a call can wait.
+    async fn connected(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
         if let Some(link) = self.link.load_full() {
             return Ok(link);
         }
+        let node = Arc::clone(self);
+        let ended = |_| Fault::NotSent("the limiter's runtime has ended".into());
+        tokio::spawn(async move { node.connect().await }).await.map_err(ended)?
+    }
+
+    async fn connect(&self) -> Result<Arc<Link>, Fault> {
         let mut attempts = self.opening.lock().await;
         if let Some(link) = self.link.load_full() {
             return Ok(link);
@@ -133,6 +139,8 @@ impl Node {
                 attempts.failed += 1;
                 let wait = BACKOFF.0.saturating_mul(1 << attempts.failed.min(16)).min(BACKOFF.1);
                 attempts.again = Some(Instant::now() + wait.mul_f64(rand::random_range(0.5..1.0)));
+                // It may not be a master any more.
+                self.lost.notify_one();
                 observe::unreachable(&self.address, &why);
                 attempts.why.clone_from(&why);
                 Err(Fault::NotSent(format!("{} can't be reached ({why})", self.address)))

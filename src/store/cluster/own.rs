@@ -1,5 +1,6 @@
-//! A `ClusterConnection` that the user brought. It follows redirects by itself; what it can't do is tell a request that
-//! never left from one whose answer was lost, so every broken connection is *unknown*.
+//! A `ClusterConnection` that the user brought. With its retries off it passes redirects on, and they are followed here.
+//! What it can't do is tell a request that never left from one whose answer was lost, so every broken connection is
+//! *unknown*.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -22,6 +23,11 @@ use crate::topology::{Topology, parse};
 const PERIOD: Duration = Duration::from_secs(30);
 /// How soon it asks again when there was no answer.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// As many redirects as a client may follow.
+const REDIRECTS: usize = 5;
+/// How long a slot on its way gets before the next try.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct OwnConnection {
     connection: ClusterConnection,
@@ -48,22 +54,50 @@ impl OwnConnection {
     /// # Cancel safety
     /// The script may have run.
     pub(super) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
-        match self.send(request.command(false), to_master(request.slot)).await {
-            Err(Fault::NoScript) => self.send(request.command(true), to_master(request.slot)).await,
-            reply => reply,
+        let mut to = to_master(request.slot);
+        let (mut asking, mut by_source, mut redirects) = (false, false, 0);
+        loop {
+            let fault = match self.send(request.command(by_source), to.clone(), asking).await {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => fault,
+            };
+            match &fault {
+                Fault::NoScript if !by_source => by_source = true,
+                Fault::Moved { to: node, .. } => (to, asking) = (to_node(node), false),
+                Fault::Ask { to: node } => (to, asking) = (to_node(node), true),
+                Fault::TryAgain => sleep(TRY_AGAIN).await,
+                Fault::NoScript
+                | Fault::Unavailable(_)
+                | Fault::Refused(_)
+                | Fault::NotSent(_)
+                | Fault::Unknown(_) => return Err(fault),
+            }
+            redirects += 1;
+            if redirects > REDIRECTS {
+                return Err(fault);
+            }
         }
     }
 
     pub(super) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
-        let time = self.send(cmd("TIME"), to_master(slot)).await?;
+        let time = self.send(cmd("TIME"), to_master(slot), false).await?;
         let (seconds, micros): (u64, u64) =
             redis::from_redis_value(time).map_err(|error| Fault::Refused(format!("TIME: {error}")))?;
         Ok(seconds * 1_000_000 + micros)
     }
 
-    async fn send(&self, command: Cmd, to: RoutingInfo) -> Result<Value, Fault> {
+    async fn send(&self, command: Cmd, to: SingleNodeRoutingInfo, asking: bool) -> Result<Value, Fault> {
         let mut connection = self.connection.clone();
-        match timeout(self.timeout, connection.route_command(command, to)).await {
+        let request = async {
+            if !asking {
+                return connection.route_command(command, RoutingInfo::SingleNode(to)).await;
+            }
+            let mut pipeline = Pipeline::with_capacity(2);
+            pipeline.cmd("ASKING").add_command(command);
+            let replies = connection.route_pipeline(pipeline, 0, 2, to).await;
+            replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+        };
+        match timeout(self.timeout, request).await {
             Ok(reply) => Fault::check(&cluster(), reply),
             Err(_) => Err(Fault::Unknown(format!("no answer from the cluster within {:?}", self.timeout))),
         }
@@ -73,7 +107,7 @@ impl OwnConnection {
         let about = |what: &str| {
             let mut command = cmd("CLUSTER");
             command.arg(what);
-            self.send(command, RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary))
+            self.send(command, SingleNodeRoutingInfo::RandomPrimary, false)
         };
         let (slots, info) = (about("SLOTS").await?, about("INFO").await?);
         parse::topology(&cluster().host, &slots, &info).map_err(|bad| {
@@ -88,9 +122,12 @@ fn cluster() -> Address {
     Address { host: "the cluster".into(), port: 0 }
 }
 
-fn to_master(slot: Slot) -> RoutingInfo {
-    let route = Route::new(slot.number(), SlotAddr::Master);
-    RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route))
+fn to_master(slot: Slot) -> SingleNodeRoutingInfo {
+    SingleNodeRoutingInfo::SpecificNode(Route::new(slot.number(), SlotAddr::Master))
+}
+
+fn to_node(node: &Address) -> SingleNodeRoutingInfo {
+    SingleNodeRoutingInfo::ByAddress { host: node.host.to_string(), port: node.port }
 }
 
 /// Asks for the topology until the connection is gone.

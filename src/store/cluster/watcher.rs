@@ -66,7 +66,7 @@ async fn look(router: &Arc<Router>) -> bool {
     false
 }
 
-async fn describe_by(node: &Node) -> Result<Topology, String> {
+async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
     let replies = node.ask(&describe()).await.map_err(Fault::what)?;
     let [slots, info] = replies.as_slice() else { return Err(format!("{} answered in part", node.address)) };
     if let Value::ServerError(error) = slots {
