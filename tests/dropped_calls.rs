@@ -41,6 +41,8 @@ async fn calls_that_are_given_up_lose_no_permits() {
     for text in shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
         let key = text;
+        // Split first: what is charged before and refunded after fits only in part, and that is another matter.
+        clients[0].plan(key).await.unwrap();
         let mut tasks = JoinSet::new();
         for client in &clients {
             for _ in 0..8 {

@@ -63,7 +63,7 @@ fn the_first_call_comes_from_a_runtime_of_several_threads() {
     assert!(cluster.nodes.iter().all(|node| connections(&node.server) > 0));
     drop(limit);
     until("no connection is left", || cluster.nodes.iter().all(|node| connections(&node.server) == 0));
-    assert_eq!(runtime.metrics().num_alive_tasks(), 0, "no task is left");
+    until("no task is left", || runtime.metrics().num_alive_tasks() == 0);
 }
 
 /// Without a runtime it has a thread of its own, which goes when it does.

@@ -12,7 +12,7 @@ const LIMIT: &str = "token-bucket 20/day burst 20";
 /// Braces would move a sub-key to another slot, and bytes that end strings or lines would cut it short.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_bytes_are_a_key_of_their_own() {
-    let cluster = Cluster::start(2, 0, Layout::Striped, &[]);
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
     let limit = define(client_of(&cluster, 0).shards(exactly(2)), LIMIT);
     let other = define(client_of(&cluster, 1), LIMIT);
     let long = [vec![0xff; 16_383], vec![b'{']].concat();
