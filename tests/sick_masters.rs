@@ -125,6 +125,54 @@ async fn a_dead_master_takes_only_its_share_along() {
     assert!(all <= BURST && all + 100 + tally.unknown >= BURST, "{all} and {tally:?}");
 }
 
+/// Home is the record, not the door: while its master is away the other shards decide, for longer than a client goes
+/// without home's word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_home_takes_only_its_share_along() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), "token-bucket 3000/day burst 3000");
+    let plan = limit.plan("hot").await.unwrap();
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    let home = cluster.owner_of(plan.shards[0].slot.number());
+    cluster.nodes[home].server.kill();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut tally = Tally::default();
+    for _ in 0..60 {
+        tally.add(&limit, "hot").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(tally.allowed >= 50, "what was surely not sent hops to a shard that is there: {tally:?}");
+}
+
+/// A denial stays a denial when the shard that the call would have hopped to can't be reached.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exhausted_limit_denies_also_with_a_dead_master() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let plan = limit.plan("hot").await.unwrap();
+    take_all(&limit, "hot").await;
+    let victim = cluster.owner_of(lent(&plan)[0].slot.number());
+    cluster.nodes[victim].server.kill();
+    // Its ceiling is not known any more.
+    limit.reset("hot").await.unwrap_err();
+    take_all_but_errors(&limit).await;
+    let mut tally = Tally::default();
+    for _ in 0..60 {
+        tally.add(&limit, "hot").await;
+    }
+    assert!(
+        tally.allowed == 0 && tally.denied >= 36,
+        "only calls that begin at the dead one can end in an error: {tally:?}"
+    );
+}
+
+async fn take_all_but_errors(limit: &NamedLimit) {
+    let mut denied = 0;
+    while denied < 20 {
+        denied += u32::from(limit.acquire("hot").await.is_ok_and(|decision| !decision.is_allowed()));
+    }
+}
+
 /// A master that hangs may still run what it was sent: each call is charged at most once, when it wakes up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_hangs_charges_nobody_twice() {

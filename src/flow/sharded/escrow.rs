@@ -107,7 +107,7 @@ async fn take_steps(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lost: Option<G
 
 /// The ledger with shares for every shard, all of them still to be handed out; none if the key is not to be split.
 async fn propose(limit: &SharedLimit, entry: &Entry, view: &View) -> Result<Option<Ledger>, Fault> {
-    let topology = limit.engine.transport.topology();
+    let topology = limit.engine.transport.first_topology(limit.timeout).await;
     let whole = view.ledger.limit;
     let wanted = shards_for(&whole, limit.shards, topology.masters().len());
     let mut slots = plan(entry.home, plan_seed(&limit.name, &entry.key), &topology, wanted, &[]);

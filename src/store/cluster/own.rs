@@ -66,11 +66,9 @@ impl OwnConnection {
                 Fault::Moved { to: node, .. } => (to, asking) = (to_node(node), false),
                 Fault::Ask { to: node } => (to, asking) = (to_node(node), true),
                 Fault::TryAgain => sleep(TRY_AGAIN).await,
-                Fault::NoScript
-                | Fault::Unavailable(_)
-                | Fault::Refused(_)
-                | Fault::NotSent(_)
-                | Fault::Unknown(_) => return Err(fault),
+                Fault::NoScript | Fault::Unavailable(_) | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => {
+                    return Err(fault);
+                }
             }
             redirects += 1;
             if redirects > REDIRECTS {

@@ -1,5 +1,7 @@
 //! What carries requests: our own router, or a connection that the user brought.
 
+use std::time::Duration;
+
 use redis::Value;
 use tokio::sync::watch;
 
@@ -46,6 +48,17 @@ impl Transport {
             #[cfg(feature = "cluster-async")]
             Self::Own(connection) => connection.topology(),
         }
+    }
+
+    /// The topology once there is one; without masters if that takes too long.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub(crate) async fn first_topology(&self, within: Duration) -> Arc<Topology> {
+        let mut changes = self.watch_topology();
+        let known = changes.wait_for(|topology| !topology.masters().is_empty());
+        let _ = tokio::time::timeout(within, known).await;
+        self.topology()
     }
 
     pub(crate) fn watch_topology(&self) -> watch::Receiver<Arc<Topology>> {
