@@ -153,7 +153,10 @@ async fn answered(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>
         }
         lane.decide(job, Outcome { header, verdict, share, id });
     }
-    escrow::look_after(limit, entry);
+    // A look at a key that nobody has used makes no home that could lend anything.
+    if verdicts.iter().any(|verdict| verdict.granted > 0) || entry.view().is_split() {
+        escrow::look_after(limit, entry);
+    }
 }
 
 fn fail(lane: &Lane, jobs: Vec<Job>, fault: &Fault) {
