@@ -81,7 +81,7 @@ pub(crate) struct DoctorOptions {
 /// Which servers. Without any, limits live in this process.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RedisOptions {
-    /// Where to begin: redis://[user:password@]host:port, rediss://… or host:port; several with commas between
+    /// Where to begin: `redis://user:password@host:port`, rediss://… or host:port; several with commas between
     #[arg(long, value_name = "URL[,URL...]")]
     pub redis: Option<RedisUrls>,
 }

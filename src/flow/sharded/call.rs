@@ -7,7 +7,8 @@ use tracing::Instrument;
 
 use super::entry::{Entry, View};
 use super::held::{Asked, Turn};
-use super::lane::{Answer, Lane, Miss, Outcome, Work, outcome};
+use super::job::{Answer, Miss, Outcome, Work, outcome};
+use super::lane::Lane;
 use super::{SharedLimit, gather};
 use crate::clock::Micros;
 use crate::decision::{Decision, Peek, Receipt, StoreFacts};

@@ -1,7 +1,8 @@
 //! The task that sends for a lane: batches out, outcomes back.
 
 use super::entry::{Entry, Word};
-use super::lane::{Job, Lane, Load, Miss, Outcome, Sending, Work, is_due};
+use super::job::{Job, Miss, Outcome, Work};
+use super::lane::{Lane, Load, Sending, is_due};
 use super::{SharedLimit, escrow};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};

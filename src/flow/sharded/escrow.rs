@@ -13,7 +13,8 @@ use tracing::Instrument;
 
 use super::SharedLimit;
 use super::entry::{Entry, View, Word, lives};
-use super::lane::{Lane, Work, is_due, outcome};
+use super::job::{Work, outcome};
+use super::lane::{Lane, is_due};
 use crate::clock::Micros;
 use crate::key::{Slot, plan_seed, sub_key};
 use crate::observe;

@@ -6,7 +6,8 @@
 use super::SharedLimit;
 use super::entry::{Entry, View};
 use super::held::Parts;
-use super::lane::{Lane, Miss, Outcome, Work, outcome};
+use super::job::{Miss, Outcome, Work, outcome};
+use super::lane::Lane;
 use crate::decision::{Decision, Receipt};
 use crate::limit::Share;
 use crate::sync::Arc;

@@ -4,7 +4,8 @@ use tokio::sync::oneshot;
 
 use super::SharedLimit;
 use super::entry::Entry;
-use super::lane::{Answer, Lane, Work, ended};
+use super::job::{Answer, Work, ended};
+use super::lane::Lane;
 use crate::decision::{Allowed, Charge};
 use crate::sync::Arc;
 

@@ -6,13 +6,12 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::ceiling::Ceiling;
+use super::job::{Answer, Job, Miss, Outcome, Work};
 use crate::clock::Micros;
-use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
-use crate::kernel::{Header, Refund, Verdict};
+use crate::kernel::Refund;
 use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,52 +70,6 @@ struct Queue {
     kept: Vec<Refund>,
     /// A batch is on its way.
     busy: bool,
-}
-
-pub(super) struct Job {
-    pub work: Work,
-    since: Instant,
-    done: oneshot::Sender<Answer>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
-    Ask(u64),
-    Look,
-    /// Home is to be there afterwards.
-    Make,
-    Reset,
-    Debt(u64),
-    Refund(Refund),
-}
-
-pub(super) type Answer = Result<Outcome, Miss>;
-
-/// What became of one call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub header: Header,
-    /// Of a call that asked; `granted` is 0 or 1.
-    pub verdict: Verdict,
-    /// What the shard's numbers are to be read by.
-    pub share: Share,
-    pub id: GrantId,
-}
-
-impl Outcome {
-    /// What a call that was granted has to give back if it is to be undone.
-    pub(super) fn charge(&self, slot: Slot, permits: u64) -> Charge {
-        let line = self.verdict.line + permits as i64 * self.share.cost();
-        Charge { slot, id: self.id, permits, at: self.header.at, line }
-    }
-}
-
-/// Why there is no outcome.
-#[derive(Clone, Debug)]
-pub(super) enum Miss {
-    /// The shard is no more what this process took it for. The plan is up to date now; nothing was charged.
-    Stale,
-    Failed(Error),
 }
 
 /// What goes out together.
@@ -183,7 +136,7 @@ impl Lane {
     /// Puts a call into the lane. If the lane was idle, what is to be sent comes back, and the caller sees to it.
     pub(super) fn put(&self, work: Work) -> (oneshot::Receiver<Answer>, Option<Load>) {
         let (done, answer) = oneshot::channel();
-        let job = Job { work, since: Instant::now(), done };
+        let job = Job::new(work, done);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let queue = &mut *lock(&self.queue);
         if queue.jobs.len() >= MOST_WAITING {
@@ -211,7 +164,7 @@ impl Lane {
 
     pub(super) fn answer(&self, job: Job, answer: Answer) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let _ = job.done.send(answer);
+        job.answer(answer);
     }
 
     /// Gives a call its outcome. A permit that nobody waits for any more goes back with the next batch.
@@ -241,18 +194,6 @@ impl Queue {
         let mut refunds = std::mem::take(&mut self.refunds);
         refunds.append(&mut self.kept);
         Some(Load { jobs: self.jobs.drain(..count).collect(), refunds })
-    }
-}
-
-impl Job {
-    /// Whether its caller has waited for longer than `most` before it was even sent.
-    pub(super) fn is_late(&self, most: std::time::Duration) -> bool {
-        self.since.elapsed() > most
-    }
-
-    /// Whether nobody waits for it.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.done.is_closed()
     }
 }
 
@@ -295,20 +236,6 @@ impl Drop for Sending {
             self.lane.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "runtime", message))));
         }
     }
-}
-
-/// The outcome of anything but an ask, once it comes.
-///
-/// # Cancel safety
-/// It takes place whether somebody waits for it or not.
-pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
-    answer.await.unwrap_or_else(|_| ended())
-}
-
-/// What a call learns whose completion was dropped.
-pub(super) fn ended() -> Answer {
-    let message = "the limiter's runtime has ended; the permits may have been charged";
-    Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
 }
 
 /// `now` by the clock that ceilings go by.

@@ -4,7 +4,7 @@
 //! * `settle`: what a call did cost in the end.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
-//! * `lane`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the most.
+//! * `lane`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the most.
 //! * `escrow`: how a plan comes to be.
 
 mod call;
@@ -14,6 +14,7 @@ mod entry;
 mod escrow;
 mod gather;
 mod held;
+mod job;
 mod keys;
 mod lane;
 mod plan_view;
@@ -31,8 +32,9 @@ use crate::selector::Selector;
 use crate::store::cluster::Engine;
 use crate::sync::Arc;
 use crate::wire::{GrantId, Kind, Ledger, pack};
+use job::{Answer, Work};
 use keys::Keys;
-use lane::{Answer, Load, Sending, Work};
+use lane::{Load, Sending};
 
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;

@@ -2,7 +2,7 @@
 
 use super::SharedLimit;
 use super::entry::Entry;
-use super::lane::{Miss, Work, outcome};
+use super::job::{Miss, Work, outcome};
 use super::{call, escrow};
 use crate::error::Error;
 use crate::plan::{Plan, PlannedShard};
