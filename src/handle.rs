@@ -124,7 +124,8 @@ impl Handle {
     /// As [`NamedLimit::acquire`].
     ///
     /// # Errors
-    /// None on the embedded store.
+    /// None on the embedded store; on a shared one [`NotSent`](crate::ErrorKind::NotSent),
+    /// [`Unknown`](crate::ErrorKind::Unknown) and [`Refused`](crate::ErrorKind::Refused).
     ///
     /// # Cancel safety
     /// As [`NamedLimit::acquire`].
@@ -216,7 +217,8 @@ impl Handle {
     /// As [`NamedLimit::peek`].
     ///
     /// # Errors
-    /// None on the embedded store.
+    /// None on the embedded store; on a shared one [`NotSent`](crate::ErrorKind::NotSent),
+    /// [`Unknown`](crate::ErrorKind::Unknown) and [`Refused`](crate::ErrorKind::Refused).
     ///
     /// # Cancel safety
     /// Nothing changes, whenever it is dropped.
@@ -243,7 +245,7 @@ impl Handle {
     /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
@@ -269,7 +271,7 @@ impl Handle {
     /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
@@ -292,10 +294,11 @@ impl Handle {
     /// As [`NamedLimit::reset`].
     ///
     /// # Errors
-    /// None on the embedded store.
+    /// None on the embedded store; on a shared one [`NotSent`](crate::ErrorKind::NotSent),
+    /// [`Unknown`](crate::ErrorKind::Unknown) and [`Refused`](crate::ErrorKind::Refused).
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::Limiter;

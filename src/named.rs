@@ -103,11 +103,16 @@ impl NamedLimit {
     /// Asks for one permit.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey). On a shared store also
+    /// [`NotSent`](crate::ErrorKind::NotSent): nothing was charged, ask again;
+    /// [`Unknown`](crate::ErrorKind::Unknown): the permits may have been charged;
+    /// [`Refused`](crate::ErrorKind::Refused): nothing was charged, and an operator has to act. What to do without a
+    /// decision is the caller's to say.
     ///
     /// # Cancel safety
     /// On the embedded store the call is over at its first poll: a future that was dropped before it charged
-    /// nothing.
+    /// nothing. On a shared store a call that was not sent yet costs nothing; of one that was, the permits are given back
+    /// when its answer comes.
     ///
     /// ```
     /// # use shardlimit::Limiter;
@@ -126,7 +131,8 @@ impl NamedLimit {
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
     /// [`ErrorKind::InvalidPermits`](crate::ErrorKind::InvalidPermits) for 0;
-    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds.
+    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds; on a shared store those of
+    /// [`acquire`](NamedLimit::acquire).
     ///
     /// # Cancel safety
     /// As [`acquire`](NamedLimit::acquire).
@@ -246,7 +252,8 @@ impl NamedLimit {
     /// Gives back what an allowed call was charged.
     ///
     /// A bucket is never lifted above its burst; a window only takes back what was charged in it, a log only its own
-    /// entries, a pacing queue only its tail. What comes too late is lost, never an error.
+    /// entries, a pacing queue only its tail. What comes too late is lost, never an error. On a shared store, what can't be sent
+    /// now waits for the next call on its shard.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
@@ -254,7 +261,7 @@ impl NamedLimit {
     /// limit's; then the charge stays.
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
@@ -285,7 +292,7 @@ impl NamedLimit {
     /// As [`refund`](NamedLimit::refund).
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::{Decision, Limiter};
@@ -316,7 +323,7 @@ impl NamedLimit {
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
     ///
     /// ```
     /// # use shardlimit::Limiter;

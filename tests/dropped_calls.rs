@@ -62,7 +62,8 @@ async fn calls_that_are_given_up_lose_no_permits() {
 #[tokio::test]
 async fn an_answer_that_nobody_looks_at_is_given_back() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    let builder = client_of(&cluster, 0).runtime(tokio::runtime::Handle::current());
+    let limit = define(builder, shared::SPLIT[0]);
     limit.plan("hot").await.unwrap();
     for permits in [1, 100, 200] {
         let mut call = Box::pin(limit.acquire_n("hot", permits));

@@ -1,4 +1,5 @@
-//! A limiter lives on the runtime it is first used on, or on a thread of its own, and serves callers on any.
+//! A limiter lives on the runtime it is first used on if that has threads of its own, or on a thread of its own, and serves
+//! callers on any.
 #![cfg(feature = "redis")]
 
 #[path = "support/shared.rs"]
@@ -105,12 +106,12 @@ fn callers_on_several_runtimes_share_a_limiter() {
     assert_eq!(callers.map(|caller| caller.join().unwrap()).iter().sum::<u64>(), BURST);
 }
 
-/// The runtime that a limiter lived on is gone: calls from another one end with an error instead of hanging.
+/// The runtime that a limiter was given is gone: calls from another one end with an error instead of hanging.
 #[test]
 fn calls_end_when_the_limiters_runtime_has_ended() {
     let server = Server::start(&[]);
-    let limit = define(client(&server), shared::SPLIT[0]);
     let first = one_thread();
+    let limit = define(client(&server).runtime(first.handle().clone()), shared::SPLIT[0]);
     assert!(first.block_on(limit.acquire("hot")).unwrap().is_allowed());
     drop(first);
     for _ in 0..3 {
@@ -121,4 +122,17 @@ fn calls_end_when_the_limiters_runtime_has_ended() {
     }
     let after = define(client(&server), shared::SPLIT[0]);
     assert_eq!(pollster::block_on(after.peek("hot")).unwrap().remaining().permits, BURST - 1);
+}
+
+/// The first call came from a runtime of one thread, which then rests: others' calls must not wait for it.
+#[test]
+fn a_runtime_that_rests_holds_nobody_up() {
+    let server = Server::start(&[]);
+    let limit = define(client(&server), "10/day");
+    let first = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(first.block_on(limit.acquire("hot")).unwrap().is_allowed());
+    let second = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let call = async { tokio::time::timeout(Duration::from_secs(60), limit.acquire("hot")).await };
+    assert!(second.block_on(call).expect("the call hangs").unwrap().is_allowed());
+    drop(first);
 }

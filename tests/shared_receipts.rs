@@ -130,3 +130,22 @@ async fn receipts_from_before_the_split_are_refunded_in_full() {
         assert_eq!(refunded_after_the_split(&cluster, text).await, BURST, "{text}");
     }
 }
+
+/// The process forgot the key for the sake of others: its receipts are good all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_outlive_what_the_process_remembers() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0).max_keys(1), shared::SPLIT[0]);
+    limit.plan("hot").await.unwrap();
+    let mut receipts = Vec::new();
+    for _ in 0..9 {
+        receipts.push(take(&limit, "hot", 1).await.into_receipt());
+    }
+    for receipt in receipts {
+        for key in 0..300 {
+            limit.peek(format!("other {key}")).await.unwrap();
+        }
+        limit.refund("hot", receipt).await.unwrap();
+    }
+    assert_eq!(left(&define(client_of(&cluster, 1), shared::SPLIT[0]), "hot").await, BURST);
+}

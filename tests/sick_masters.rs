@@ -239,3 +239,22 @@ async fn refunds_to_a_dead_master_wait_quietly() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(runs() - before < 20, "{} runs in vain while nobody asked for anything", runs() - before);
 }
+
+/// Permits come back on the live shards in time: a call that waits gets one, and learns of no error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_goes_on_beside_a_dead_master() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), "token-bucket 60/s burst 60");
+    let plan = limit.plan("hot").await.unwrap();
+    let victim = cluster.owner_of(lent(&plan)[0].slot.number());
+    cluster.nodes[victim].server.kill();
+    let mut unknown = 0;
+    for _ in 0..80 {
+        match limit.acquire_within("hot", 1, HANGS).await {
+            Ok(decision) => assert!(decision.is_allowed()),
+            Err(error) if error.kind() == ErrorKind::Unknown => unknown += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(unknown <= 2, "only what was out when the master died: {unknown}");
+}

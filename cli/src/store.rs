@@ -6,6 +6,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use shardlimit::{LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
 
+use tokio::runtime::Handle;
+
 use crate::error::Failure;
 use crate::options::RedisOptions;
 
@@ -76,12 +78,15 @@ impl Store {
         if self.is_embedded() { "local" } else { "cluster" }
     }
 
-    /// Connects with the first call, on the runtime that it comes from.
-    pub(crate) fn limiter(&self) -> Result<Limiter, Failure> {
+    /// Connects with the first call. All calls must come from within the runtime that is given, if one is.
+    pub(crate) fn limiter(&self, runtime: Option<&Handle>) -> Result<Limiter, Failure> {
         if self.is_embedded() {
             return Ok(Limiter::local());
         }
-        let builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        let mut builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        if let Some(runtime) = runtime {
+            builder = builder.runtime(runtime.clone());
+        }
         let builder = match self.selector {
             Selector::RoundRobin => builder.selector(RoundRobin),
             Selector::LeastLoaded => builder.selector(LeastLoaded),
@@ -91,7 +96,7 @@ impl Store {
     }
 
     pub(crate) fn define(&self, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
-        Ok(self.limiter()?.define(name, limit)?)
+        Ok(self.limiter(None)?.define(name, limit)?)
     }
 }
 

@@ -8,7 +8,7 @@ use ::redis::cluster_async::ClusterConnection;
 use tokio::runtime::Handle;
 
 use super::Builder;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::Shared;
 use crate::plan::Shards;
 use crate::selector::{RoundRobin, Selector};
@@ -18,6 +18,8 @@ use crate::store::cluster::Certificates;
 use crate::store::cluster::OwnConnection;
 use crate::store::cluster::{Engine, Router, Settings, Transport};
 use crate::sync::Arc;
+
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone)]
 pub(super) struct RedisSettings {
@@ -105,7 +107,8 @@ impl Builder {
         self
     }
 
-    /// The longest that one request to the store may take before its call ends with an error. Default: 500 ms.
+    /// The longest that one request to the store may take before its call ends with an error: up to an hour. Default:
+    /// 500 ms. A call that hops or gathers makes several; over a `ClusterConnection` each redirect counts anew.
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
@@ -117,8 +120,10 @@ impl Builder {
         self
     }
 
-    /// The tokio runtime that the limiter's own tasks run on. Default: the one that the first call comes from, or a
-    /// thread of its own if that comes from none. Callers may be on any runtime, or on none.
+    /// The tokio runtime that the limiter's own tasks run on. Default: the multi-threaded one that the first call comes from,
+    /// or a thread of its own. Callers may be on any runtime, or on none.
+    ///
+    /// A current-thread runtime works only while its thread drives it: give one only if every caller lives on it.
     ///
     /// ```
     /// # use shardlimit::Limiter;
@@ -179,6 +184,10 @@ impl Builder {
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
         let RedisSettings { shards, selector, timeout, runtime, .. } = &self.redis;
+        if timeout.is_zero() || *timeout > LONGEST_TIMEOUT {
+            let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {timeout:?}");
+            return Err(Error::new(ErrorKind::InvalidSetting, "timeout", message));
+        }
         let Some(transport) = self.transport(*timeout)? else { return Ok(None) };
         Ok(Some(Shared {
             engine: Arc::new(Engine::new(transport, runtime.clone())),

@@ -74,6 +74,7 @@ impl Receipt {
     /// # Ok(())
     /// # }
     /// ```
+    #[must_use = "looking changes nothing"]
     pub fn shards(&self) -> impl Iterator<Item = (crate::Slot, u64, u64)> + '_ {
         self.charges.iter().map(|charge| (charge.slot, charge.permits, charge.at))
     }

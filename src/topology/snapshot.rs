@@ -213,6 +213,12 @@ impl Topology {
         self.index_of(slot).map(|index| &self.masters[index])
     }
 
+    /// Whether it must not replace `known`. Another cluster under the same addresses counts its epochs anew.
+    pub(crate) fn is_older_than(&self, known: &Self) -> bool {
+        let related = known.masters.iter().any(|master| self.masters.iter().any(|other| other.id == master.id));
+        related && self.epoch < known.epoch
+    }
+
     /// Its index in [`masters`](Self::masters).
     pub(crate) fn index_of(&self, slot: Slot) -> Option<usize> {
         let index = self.owners[usize::from(slot.number())];

@@ -102,11 +102,14 @@ impl Server {
             if self.process.as_mut().is_none_or(|process| process.try_wait().is_ok_and(|exit| exit.is_some())) {
                 return false;
             }
-            let pong = self
+            // Another server may have taken the port between the two moments: it must be this very process.
+            let info = self
                 .client()
                 .get_connection()
-                .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
-            if pong.is_ok() {
+                .and_then(|mut connection| redis::cmd("INFO").arg("server").query::<String>(&mut connection));
+            if let (Ok(info), Some(process)) = (info, &self.process)
+                && info.lines().any(|line| line.strip_prefix("process_id:") == Some(&process.id().to_string()))
+            {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));

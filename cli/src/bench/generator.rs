@@ -50,7 +50,7 @@ struct Worker {
 impl Generator {
     pub(crate) fn prepare(job: Job) -> Result<Self, Failure> {
         // On the embedded store the threads share one limiter; on a shared one each has its own connections.
-        let embedded = if job.store.is_embedded() { Some(job.store.limiter()?) } else { None };
+        let embedded = if job.store.is_embedded() { Some(job.store.limiter(None)?) } else { None };
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let threads = job.threads(cores);
         let workers = (0..threads).map(|thread| {
@@ -109,7 +109,7 @@ impl Worker {
             let _inside = runtime.enter();
             Timer::new().map_err(|error| no_worker(&error))?
         };
-        let limiter = embedded.map_or_else(|| job.store.limiter(), Ok)?;
+        let limiter = embedded.map_or_else(|| job.store.limiter(Some(runtime.handle())), Ok)?;
         let handle = limiter.define(&job.name, job.limit)?.handle(&job.key)?;
         // A look opens the connections, and charges nothing.
         runtime.block_on(handle.peek())?;

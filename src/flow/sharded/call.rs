@@ -20,6 +20,10 @@ use crate::sync::Arc;
 
 /// Every client that spends by a plan asks home at least this often: home's word is how it learns of another plan.
 const SILENCE: Micros = 1_000_000;
+/// A client that has not heard from home for so long was idle, or home was out of reach.
+const IDLE: Micros = 3 * SILENCE;
+/// How soon a call that waits asks again where no answer says when.
+const AGAIN: Micros = 2_000;
 /// How often a call may find its plan replaced under it.
 pub(super) const ATTEMPTS: usize = 5;
 
@@ -33,11 +37,11 @@ impl SharedLimit {
     }
 
     async fn decide(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
-        let turn = entry.next_turn();
-        let mut miss = None;
-        for _ in 0..ATTEMPTS {
-            let view = entry.view();
-            self.hear_from_home(entry, &view);
+        let first_turn = entry.next_turn();
+        for attempt in 0..ATTEMPTS {
+            // Another shard than the one that was found stale.
+            let turn = first_turn.wrapping_add(attempt as u64);
+            let view = self.heard_from_home(entry).await;
             // Home's limit rules, also where it is not the one that was defined here.
             view.ledger.limit.check_permits(permits)?;
             let decided = match candidates(&view, permits) {
@@ -50,10 +54,10 @@ impl SharedLimit {
                     return Ok(decision);
                 }
                 Err(Miss::Failed(error)) => return Err(error),
-                Err(Miss::Stale) => miss = Some(Miss::Stale),
+                Err(Miss::Stale) => {}
             }
         }
-        Err(error_of(miss.unwrap_or(Miss::Stale)))
+        Err(error_of(Miss::Stale))
     }
 
     fn tell(&self, entry: &Entry, permits: u64, turn: u64, decision: &Decision) {
@@ -64,11 +68,21 @@ impl SharedLimit {
         }
     }
 
-    /// Has home asked once in a while, also where the selector does not. No call waits for it: home may be out of reach.
-    fn hear_from_home(self: &Arc<Self>, entry: &Arc<Entry>, view: &View) {
-        if view.is_split() && entry.is_due(self.clock.now(), SILENCE) {
+    /// The plan, with home asked once in a while, also where the selector does not. A client that was idle waits for
+    /// home's word, unless home is out of reach: what it knows may be long past.
+    async fn heard_from_home(self: &Arc<Self>, entry: &Arc<Entry>) -> Arc<View> {
+        let (view, now) = (entry.view(), self.clock.now());
+        if !view.is_split() {
+            return view;
+        }
+        if entry.silence(now) > IDLE && !view.home().is_sick(now) {
+            let _ = outcome(self.put(entry, view.home(), Work::Make)).await;
+            return entry.view();
+        }
+        if entry.is_due(now, SILENCE) {
             drop(self.put(entry, view.home(), Work::Make));
         }
+        view
     }
 
     /// Asks the shard that the selector picks. If that denies, or surely was not asked, one other that could have enough.
@@ -123,7 +137,7 @@ impl SharedLimit {
         let facts = self.facts(view, Some((lane, found)));
         if verdict.granted == 0 {
             let now = self.clock.now();
-            let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot);
+            let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
             let elsewhere = elsewhere.filter_map(|other| other.ceiling.wait_for(permits, now)).min();
             let here = time(verdict.lack);
             return Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here)));
@@ -139,13 +153,14 @@ impl SharedLimit {
         let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
         for lane in &view.lanes {
             match latest {
-                Some((asked, Outcome { header, share, .. })) if asked.slot == lane.slot => {
-                    facts.remaining += header.level.max(0) as u64 / share.cost() as u64;
-                    let behind = header.at - header.now;
-                    let missing = (header.missing.max(0) as u64).div_ceil(share.rate() as u64);
-                    facts.reset_after = if missing == 0 { 0 } else { missing + behind };
+                Some((asked, found)) if asked.slot == lane.slot => {
+                    facts.remaining += gather::free(found);
+                    facts.reset_after = facts.reset_after.max(found.reset_after());
                 }
-                _ => facts.remaining += lane.ceiling.most(now),
+                _ => {
+                    facts.remaining += lane.most(now);
+                    facts.reset_after = facts.reset_after.max(lane.ceiling.reset_after(now));
+                }
             }
         }
         facts
@@ -156,10 +171,9 @@ impl SharedLimit {
     pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
         let (view, outcomes) = self.on_all(entry, Work::Look).await?;
         let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
-        for Outcome { header, share, .. } in outcomes {
-            facts.remaining += header.level.max(0) as u64 / share.cost() as u64;
-            let missing = (header.missing.max(0) as u64).div_ceil(share.rate() as u64);
-            facts.reset_after = facts.reset_after.max(missing);
+        for found in &outcomes {
+            facts.remaining += gather::free(found);
+            facts.reset_after = facts.reset_after.max(found.reset_after());
         }
         Ok(Peek::by_store(facts))
     }
@@ -172,28 +186,25 @@ impl SharedLimit {
         Ok(())
     }
 
-    /// The same on every shard at once; home first tells whether the plan is still this one.
+    /// The same on every shard at once; home's answer tells whether the plan is still this one.
     async fn on_all(self: &Arc<Self>, entry: &Arc<Entry>, work: Work) -> Result<(Arc<View>, Vec<Outcome>), Error> {
-        let mut miss = Miss::Stale;
         for _ in 0..ATTEMPTS {
             let view = entry.view();
             let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work)).collect();
             let mut outcomes = Vec::with_capacity(answers.len());
-            let mut missed = None;
+            let mut stale = false;
             for answer in answers {
                 match outcome(answer).await {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(Miss::Failed(error)) => return Err(error),
-                    Err(Miss::Stale) => missed = Some(Miss::Stale),
+                    Err(Miss::Stale) => stale = true,
                 }
             }
-            match missed {
-                None if entry.view().id == view.id => return Ok((view, outcomes)),
-                None => {}
-                Some(stale) => miss = stale,
+            if !stale && entry.view().id == view.id {
+                return Ok((view, outcomes));
             }
         }
-        Err(error_of(miss))
+        Err(error_of(Miss::Stale))
     }
 
     /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it.
@@ -209,7 +220,14 @@ impl SharedLimit {
         let timeout = Micros::try_from(timeout.as_micros()).unwrap_or(Micros::MAX);
         let deadline = self.clock.now().saturating_add(timeout);
         loop {
-            let decision = self.acquire(entry, permits).await?;
+            let decision = match self.acquire(entry, permits).await {
+                // Nothing was charged: there may be a way, or a permit, before the deadline.
+                Err(error) if error.kind() == ErrorKind::NotSent && self.clock.now() + AGAIN < deadline => {
+                    self.until(self.clock.now() + AGAIN).await;
+                    continue;
+                }
+                decision => decision?,
+            };
             let (now, wait) = (self.clock.now(), decision.time_to_wait());
             let due = now.saturating_add(wait.as_micros() as Micros);
             match decision {
@@ -227,7 +245,7 @@ impl SharedLimit {
                     return Ok(denied);
                 }
                 Decision::Denied(denied) if due > deadline || now >= deadline => return Ok(Decision::Denied(denied)),
-                Decision::Denied(_) => self.until(due.max(now + 1)).await,
+                Decision::Denied(_) => self.until(if wait.is_zero() { now + AGAIN } else { due }).await,
             }
         }
     }

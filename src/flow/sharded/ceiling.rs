@@ -20,6 +20,8 @@ struct Known {
     /// By the server's clock: a later fact wins.
     at: Micros,
     level: i64,
+    /// When the shard is as new.
+    new_at: Micros,
     /// Until then nothing comes back to a fixed window.
     window_ends: Micros,
     /// Asks for at least so many permits are denied until then.
@@ -28,7 +30,7 @@ struct Known {
 
 impl Ceiling {
     pub(super) fn new(share: Share) -> Self {
-        Self(Mutex::new(Known { share, sent: None, at: 0, level: 0, window_ends: 0, denied: None }))
+        Self(Mutex::new(Known { share, sent: None, at: 0, level: 0, new_at: 0, window_ends: 0, denied: None }))
     }
 
     /// Takes note of an answer; `denied` is an ask of that batch that was, with its lack.
@@ -43,7 +45,8 @@ impl Ceiling {
         };
         let until = |lack: i64| sent + (lack as u64).div_ceil(share.rate() as u64);
         let denied = denied.filter(|(_, lack)| *lack != NEVER).map(|(permits, lack)| (permits, until(lack)));
-        *known = Known { share: *share, sent: Some(sent), at: header.now, level: header.level, window_ends, denied };
+        let (at, level, new_at) = (header.now, header.level, until(header.missing.max(0)));
+        *known = Known { share: *share, sent: Some(sent), at, level, new_at, window_ends, denied };
     }
 
     /// Forgets what it knew: something came back that its last answer does not tell of.
@@ -55,6 +58,12 @@ impl Ceiling {
     /// back, an estimate.
     pub(crate) fn most(&self, now: Micros) -> u64 {
         lock(&self.0).most(now)
+    }
+
+    /// How long until the shard is as new, as far as is known.
+    pub(super) fn reset_after(&self, now: Micros) -> Micros {
+        let known = lock(&self.0);
+        if known.sent.is_some() { known.new_at.saturating_sub(now) } else { 0 }
     }
 
     /// How long until a fixed window ends, as far as is known.

@@ -163,6 +163,13 @@ async fn answered(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>
 fn fail(lane: &Lane, jobs: Vec<Job>, fault: &Fault) {
     let error = fault.clone().into_error();
     for job in jobs {
-        lane.answer(job, Err(Miss::Failed(error.clone())));
+        match (job.work, fault) {
+            // Its receipt is spent, so it can't be tried again: it waits for the next batch.
+            (Work::Refund(refund), fault) if !matches!(fault, Fault::Unknown(_)) => {
+                lane.keep(vec![refund]);
+                lane.answer(job, Err(Miss::Stale));
+            }
+            _ => lane.answer(job, Err(Miss::Failed(error.clone()))),
+        }
     }
 }

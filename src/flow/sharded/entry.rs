@@ -131,6 +131,11 @@ impl Entry {
         view.id.after(self.home_time.load(Ordering::Relaxed) / 1_000, rand::random())
     }
 
+    /// How long ago home was last asked.
+    pub(super) fn silence(&self, now: Micros) -> Micros {
+        now.saturating_sub(self.asked.load(Ordering::Relaxed))
+    }
+
     /// Whether home was not asked for so long; says so to one caller only.
     pub(super) fn is_due(&self, now: Micros, silence: Micros) -> bool {
         is_due(&self.asked, now, silence)

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::SharedLimit;
 use super::entry::{Entry, View, Word, lives};
-use super::job::{Work, outcome};
+use super::job::{Miss, Work, outcome};
 use super::lane::{Lane, is_due};
 use crate::clock::Micros;
 use crate::key::{Slot, plan_seed, sub_key};
@@ -24,8 +24,6 @@ use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::wire::{Grant, GrantId, GrantReply, GrantRun, InstallReply, InstallRun, Ledger, Script, Status};
 
-/// From the moment a shard's clock was read until an install must have reached it.
-const INSTALL_WITHIN: Micros = 1_000_000;
 /// Time between two attempts to bring a plan to its end: an attempt of another client gets this long first.
 const PAUSE: Micros = 200_000;
 /// After an attempt that failed the next one waits for longer: the key works without it.
@@ -46,6 +44,10 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
     let (of, key) = (Arc::clone(limit), Arc::clone(entry));
     let task = async move {
         tokio::time::sleep(patience).await;
+        // One at a time; whoever is at it will finish it.
+        if key.escrow.try_lock().is_err() {
+            return;
+        }
         if let Err(fault) = settle(&of, &key, None).await {
             observe::fault(&of.name, &key.key, &fault);
             key.next_step.fetch_max(of.clock.now() + AFTER_FAULT, Ordering::Relaxed);
@@ -64,21 +66,29 @@ pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lan
     if lane.is_home || !in_force(&before) {
         return;
     }
-    ask_home(limit, entry).await;
+    if !ask_home(limit, entry).await {
+        return lane.failed(limit.clock.now());
+    }
     if !in_force(&entry.view()) {
         return;
     }
     observe::share_lost(&limit.name, &entry.key, lane.id);
-    if let Err(fault) = settle(limit, entry, Some(lane.id)).await {
-        observe::fault(&limit.name, &entry.key, &fault);
+    // Its callers wait for this, so it may not take longer than a request.
+    match tokio::time::timeout(limit.timeout, settle(limit, entry, Some(lane.id))).await {
+        Ok(Ok(())) => {}
+        Ok(Err(fault)) => {
+            observe::fault(&limit.name, &entry.key, &fault);
+            lane.failed(limit.clock.now());
+        }
+        Err(_) => lane.failed(limit.clock.now()),
     }
 }
 
-/// Has home say what its plan is.
-pub(super) async fn ask_home(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
+/// Has home say what its plan is. `false`: it could not be asked.
+pub(super) async fn ask_home(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) -> bool {
     let view = entry.view();
     let answer = limit.put(entry, view.home(), Work::Look);
-    let _ = outcome(answer).await;
+    !matches!(outcome(answer).await, Err(Miss::Failed(_)))
 }
 
 /// Takes the steps that are left, until every share of the plan is live.
@@ -121,7 +131,7 @@ async fn propose(limit: &SharedLimit, entry: &Entry, view: &View) -> Result<Opti
     let times = clocks(limit, &slots[1..]).await?;
     let shares = split(&whole, slots.len());
     let new = |((slot, time), (permits, burst)): ((&Slot, Micros), &(u64, u64))| {
-        let status = Status::Pending { not_after: time + INSTALL_WITHIN, state: Vec::new() };
+        let status = Status::Pending { not_after: time + limit.install_within(), state: Vec::new() };
         Grant { slot: *slot, id: entry.next_id(view), permits: *permits, burst: *burst, status }
     };
     let grants = slots[1..].iter().zip(times).zip(&shares[1..]).map(new).collect();
@@ -138,11 +148,12 @@ async fn install(
     lost: Option<GrantId>,
 ) -> Result<(Ledger, Vec<bool>), Fault> {
     let mut tasks = JoinSet::new();
+    let ttl = lives(&view.ledger, limit.timeout).1;
     for (index, grant) in view.ledger.grants.iter().enumerate() {
         if let Status::Pending { not_after, state } = &grant.status {
             let (limit, entry) = (Arc::clone(limit), Arc::clone(entry));
             let (slot, not_after, state) = (grant.slot, *not_after, state.clone());
-            tasks.spawn(async move { (index, install_one(&limit, &entry, slot, not_after, &state).await) });
+            tasks.spawn(async move { (index, install_one(&limit, &entry, slot, (not_after, ttl), &state).await) });
         }
     }
     let mut ledger = Ledger { grants: Vec::new(), ..view.ledger.clone() };
@@ -174,7 +185,7 @@ async fn install(
     }
     let slots: Vec<Slot> = again.iter().map(|grant| grant.slot).collect();
     for (grant, time) in again.into_iter().zip(clocks(limit, &slots).await?) {
-        let status = Status::Pending { not_after: time + INSTALL_WITHIN, state: Vec::new() };
+        let status = Status::Pending { not_after: time + limit.install_within(), state: Vec::new() };
         ledger.grants.push(Grant { id: entry.next_id(view), status, ..grant });
     }
     Ok((ledger, vec![true; slots.len()]))
@@ -184,11 +195,11 @@ async fn install_one(
     limit: &SharedLimit,
     entry: &Entry,
     slot: Slot,
-    not_after: Micros,
+    (not_after, ttl): (Micros, u64),
     state: &[u8],
 ) -> Result<InstallReply, Fault> {
     let key = sub_key(&limit.prefix, slot, &limit.name, &entry.key);
-    let run = InstallRun { state, not_after, ttl: lives(&entry.view().ledger, limit.timeout).1 };
+    let run = InstallRun { state, not_after, ttl };
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let request = Request { slot, script: Script::Install, key: &key, arguments: &arguments };
     let reply = limit.engine.transport.run(&request).await?;

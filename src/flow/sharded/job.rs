@@ -45,6 +45,14 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// How long until the shard is as new, in µs.
+    pub(super) fn reset_after(&self) -> u64 {
+        match self.header.missing.max(0) as u64 {
+            0 => 0,
+            missing => missing.div_ceil(self.share.rate() as u64) + (self.header.at - self.header.now),
+        }
+    }
+
     /// What a call that was granted has to give back if it is to be undone.
     pub(super) fn charge(&self, slot: Slot, permits: u64) -> Charge {
         let line = self.verdict.line + permits as i64 * self.share.cost();

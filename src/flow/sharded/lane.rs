@@ -119,14 +119,18 @@ impl Lane {
         }
     }
 
+    pub(super) fn is_sick(&self, now: Micros) -> bool {
+        now < self.sick_until.load(Ordering::Relaxed)
+    }
+
     /// The most permits that the shard can have, as far as it can be reached.
     pub(crate) fn most(&self, now: Micros) -> u64 {
-        if now < self.sick_until.load(Ordering::Relaxed) { 0 } else { self.ceiling.most(now) }
+        if self.is_sick(now) { 0 } else { self.ceiling.most(now) }
     }
 
     /// Whether it is worth asking for so many permits.
     pub(super) fn allows(&self, permits: u64, now: Micros) -> bool {
-        now >= self.sick_until.load(Ordering::Relaxed) && self.ceiling.allows(permits, now)
+        !self.is_sick(now) && self.ceiling.allows(permits, now)
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -191,8 +195,8 @@ impl Queue {
         }
         self.busy = true;
         let count = self.jobs.len().min(MOST_ASKS);
-        let mut refunds = std::mem::take(&mut self.refunds);
-        refunds.append(&mut self.kept);
+        self.refunds.append(&mut self.kept);
+        let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
         Some(Load { jobs: self.jobs.drain(..count).collect(), refunds })
     }
 }

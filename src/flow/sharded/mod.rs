@@ -24,13 +24,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::kernel::Refund;
 use crate::limit::{Limit, Share};
 use crate::plan::{Shards, shards_for};
 use crate::selector::Selector;
 use crate::store::cluster::Engine;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::wire::{GrantId, Kind, Ledger, pack};
 use job::{Answer, Work};
 use keys::Keys;
@@ -66,6 +67,8 @@ pub(crate) struct SharedLimit {
     ledger: Ledger,
     alone: GrantId,
     new_home: Vec<u8>,
+    /// The number of masters for which it was last judged whether to split keys, and the answer in the lowest bit.
+    split: AtomicUsize,
 }
 
 impl SharedLimit {
@@ -89,6 +92,7 @@ impl SharedLimit {
             ledger,
             alone,
             new_home,
+            split: AtomicUsize::new(0),
         }
     }
 
@@ -99,7 +103,22 @@ impl SharedLimit {
     /// Whether a key under this ledger is to be split, as far as the topology is known.
     fn may_split(&self, ledger: &Ledger) -> bool {
         let masters = self.engine.transport.topology().masters().len();
-        masters > 0 && shards_for(&ledger.limit, self.shards, masters) > 1
+        // Remembered for the number of masters: where not every number of shards is exact, it takes a search.
+        let known = self.split.load(Ordering::Relaxed);
+        if ledger.limit == self.limit && known >> 1 == masters {
+            return known & 1 == 1;
+        }
+        let split = masters > 0 && shards_for(&ledger.limit, self.shards, masters) > 1;
+        if ledger.limit == self.limit {
+            self.split.store(masters << 1 | usize::from(split), Ordering::Relaxed);
+        }
+        split
+    }
+
+    /// From the moment a shard's clock was read until an install must have reached it: a second, or two requests at their
+    /// slowest if that is longer.
+    fn install_within(&self) -> Micros {
+        (2 * self.timeout.as_micros() as Micros).max(1_000_000)
     }
 
     /// Puts work into a lane, and sends it if the lane was idle.

@@ -5,10 +5,11 @@ use tokio::sync::oneshot;
 use super::SharedLimit;
 use super::call::{ATTEMPTS, error_of};
 use super::entry::{Entry, View};
+use super::escrow::ask_home;
 use super::gather::free;
 use super::job::{Miss, Work, ended, outcome};
 use super::lane::Lane;
-use crate::decision::Receipt;
+use crate::decision::{Charge, Receipt};
 use crate::error::Error;
 use crate::flow::call::check_receipt;
 use crate::key::Slot;
@@ -18,7 +19,8 @@ impl SharedLimit {
     /// Corrects a charge to what the work did cost in the end; 0 gives all of it back.
     ///
     /// # Cancel safety
-    /// Once polled, it is on its way whether it is dropped or not.
+    /// Once polled, it is on its way whether it is dropped or not; but a key that this process has forgotten is looked up
+    /// first.
     pub(crate) async fn settle(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -48,14 +50,16 @@ impl SharedLimit {
     ) -> Result<(), Error> {
         let mut left = permits;
         let mut answers = Vec::new();
-        let view = entry.view();
+        let mut view = entry.view();
+        let known = |view: &View| receipt.charges().iter().all(|charge| lane_of(view, charge).is_some());
+        // A key that this process had forgotten meanwhile: home knows its plan.
+        if !known(&view) && ask_home(self, entry).await {
+            view = entry.view();
+        }
         for charge in receipt.charges().iter().rev() {
             let back = left.min(charge.permits);
             left -= back;
-            // Home is home under any plan; what a grant that is no more was charged is void.
-            let lane =
-                view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id));
-            if let Some(lane) = lane.filter(|_| back > 0) {
+            if let Some(lane) = lane_of(&view, charge).filter(|_| back > 0) {
                 lane.ceiling.clear();
                 answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
             }
@@ -73,7 +77,10 @@ impl SharedLimit {
     async fn charge(self: &Arc<Self>, entry: &Arc<Entry>, slot: Slot, permits: u64) -> Result<(), Error> {
         let mut left = permits;
         for _ in 0..ATTEMPTS {
-            let view = entry.view();
+            let mut view = entry.view();
+            if view.lanes.iter().all(|lane| lane.slot != slot) && ask_home(self, entry).await {
+                view = entry.view();
+            }
             let first = view.lanes.iter().find(|lane| lane.slot == slot).unwrap_or(view.home());
             let parts = match self.parts(entry, &view, first, left).await {
                 Ok(parts) => parts,
@@ -120,4 +127,9 @@ impl SharedLimit {
         parts[0].1 += left;
         Ok(parts)
     }
+}
+
+/// The lane that a charge came by. Home is home under any plan; what a grant that is no more was charged is void.
+fn lane_of<'a>(view: &'a View, charge: &Charge) -> Option<&'a Arc<Lane>> {
+    view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id))
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::OnceLock;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::Transport;
 use crate::error::{Error, ErrorKind};
@@ -27,7 +27,8 @@ impl Engine {
         Self { transport, given, runtime: OnceLock::new() }
     }
 
-    /// Runs a task on the runtime that was given, else the one that the first call came from, else one of its own.
+    /// Runs a task on the runtime that was given, else the multi-threaded one that the first call came from, else one of
+    /// its own.
     ///
     /// # Errors
     /// When a thread for a runtime can't be had.
@@ -43,7 +44,7 @@ impl Engine {
 
     fn handle(&self) -> Result<&Handle, Error> {
         let runtime = self.runtime.get_or_init(|| {
-            let runtime = match self.given.clone().or_else(|| Handle::try_current().ok()) {
+            let runtime = match self.given.clone().or_else(current) {
                 Some(handle) => Runtime { handle, _own: None },
                 None => own_runtime()?,
             };
@@ -52,6 +53,12 @@ impl Engine {
         });
         runtime.as_ref().map(|runtime| &runtime.handle).map_err(Clone::clone)
     }
+}
+
+/// The runtime of the first call, if its threads are its own. One that lives on its caller's thread stands still whenever
+/// that thread does something else, and callers on other threads would wait for it without end.
+fn current() -> Option<Handle> {
+    Handle::try_current().ok().filter(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 /// A thread with a runtime, for callers who have none. It ends when the engine does.

@@ -135,7 +135,8 @@ pub(super) async fn watch(own: Weak<OwnConnection>) {
         let seen = present.look().await;
         let wait = match seen {
             Ok(topology) => {
-                if *present.topology() != topology {
+                let known = present.topology();
+                if *known != topology && !topology.is_older_than(&known) {
                     observe::topology_changed(&topology);
                     let topology = Arc::new(topology);
                     present.topology.store(Arc::clone(&topology));

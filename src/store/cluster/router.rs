@@ -26,6 +26,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct Router {
     pub(super) settings: Settings,
     view: ArcSwap<View>,
+    /// Held from reading the view until another one is published.
+    publishing: Mutex<()>,
     /// Every node spoken to, by address: an ASK may lead to one that owns no slot yet.
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     /// Rung by whoever has reason to doubt the topology.
@@ -80,6 +82,7 @@ impl Router {
         Self {
             settings,
             view: ArcSwap::from_pointee(View { topology: Arc::clone(&topology), nodes: Box::default() }),
+            publishing: Mutex::default(),
             nodes: Mutex::default(),
             doubt: Arc::default(),
             topology: watch::Sender::new(topology),
@@ -211,6 +214,7 @@ impl Router {
     /// One slot is another master's: known to all from now on; the watcher will look at the whole.
     fn moved(&self, slot: Slot, to: &Address) {
         self.doubt.notify_one();
+        let _one = lock(&self.publishing);
         let same = |master: &Master| master.host == to.host && master.port == to.port;
         let known = self.topology();
         if known.master_of(slot).is_some_and(same) {
@@ -226,10 +230,9 @@ impl Router {
 
     /// Takes a whole new snapshot, unless it is older than what is known. Says whether it was taken.
     pub(super) fn adopt(&self, topology: Topology) -> bool {
+        let _one = lock(&self.publishing);
         let known = self.topology();
-        // Another cluster under the same addresses counts its epochs anew.
-        let related = known.masters().iter().any(|master| topology.masters().iter().any(|other| other.id == master.id));
-        if related && topology.epoch() < known.epoch() {
+        if topology.is_older_than(&known) {
             return false;
         }
         if *known != topology {

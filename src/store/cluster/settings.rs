@@ -26,9 +26,6 @@ impl Settings {
         timeout: Duration,
         #[cfg(feature = "tls")] certificates: &super::tls::Certificates,
     ) -> Result<Self, Error> {
-        if timeout.is_zero() {
-            return Err(Error::new(ErrorKind::InvalidSetting, "timeout", "must be longer than 0"));
-        }
         let mut seeds = Vec::with_capacity(urls.len());
         let mut template = None;
         for url in urls {
@@ -44,6 +41,9 @@ impl Settings {
         // RESP3: only there does a connection tell that it was lost.
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true);
+        // A connection that was cut in silence is given up when what was sent on it is not even received.
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout((4 * timeout).max(Duration::from_secs(5)));
         Ok(Self { seeds, template: info.set_redis_settings(redis).set_tcp_settings(tcp), timeout })
     }
 
