@@ -43,8 +43,8 @@ impl Builder {
     /// and logs about 110 bytes and 16 for each sub-window or moment that they remember: at most 2 kB at the default
     /// precision, 160 kB for a sliding log of 10,000.
     ///
-    /// On a shared store this bounds what a process remembers of keys, some 600 bytes each, more if they are split: what makes
-    /// way is asked of the servers again. The rest of this is about the embedded store.
+    /// On a shared store this bounds how many keys a process remembers: what makes way is asked of the servers again. The
+    /// figures here are the embedded store's.
     ///
     /// Only a key whose limit is as new again makes way for another. When all are in use, further keys share
     /// overflow buckets until there is room: they get less than their due, nobody gets more, and the keys
