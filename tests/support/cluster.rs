@@ -61,6 +61,11 @@ impl Cluster {
             replica.ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(&cluster.nodes[index % masters].id));
         }
         cluster.wait_until_ok();
+        // Who replicates whom is gossip too.
+        cluster.wait_until("all nodes know the replicas", |cluster| {
+            let known = |node: &Node| node.ask::<String>(cmd("CLUSTER").arg("NODES")).matches("slave ").count();
+            cluster.nodes.iter().all(|node| known(node) == masters * replicas)
+        });
         cluster.wait_until("replicas are in step", |cluster| {
             cluster.nodes[masters..].iter().all(|replica| replica.replication().contains("master_link_status:up"))
         });
