@@ -7,7 +7,8 @@
 //! * `command`: the run from its options to its report; `report`: the numbers, as JSON and as tables.
 //! * `schedule`: when calls are due, in whole numbers. `job`: what a generator has to do.
 //! * `generator`: threads, each with its callers (`caller`), who wait at a `pacer` with its precise `timer`.
-//! * `tally`: what a worker counts. `overshoot`: what was admitted against the limit's formula. `live`: the part of it that can be watched; `progress`: the watching.
+//! * `tally`: what a worker counts. `live`: the part of it that can be watched; `progress`: the watching.
+//! * `overshoot`: what was admitted, against the limit's formula.
 //! * `processes`: the parent of a run in several processes; `part`: one of them.
 
 mod caller;

@@ -32,13 +32,13 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
     }
 }
 
-/// Calls that nobody waits for any more, or that waited for too long, cost nothing.
+/// Calls that nobody waits for any more, or that waited for too long, cost nothing. A refund is never too late to send.
 fn sort_out(limit: &SharedLimit, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
     let mut kept = Vec::with_capacity(jobs.len());
     for job in jobs {
         if job.is_abandoned() && matches!(job.work, Work::Ask(_) | Work::Look) {
             lane.answer(job, Err(Miss::Stale));
-        } else if job.is_late(limit.timeout) {
+        } else if job.is_late(limit.timeout) && !matches!(job.work, Work::Refund(_)) {
             let message =
                 format!("waited for its shard for more than {:?}; nothing was charged; try again", limit.timeout);
             lane.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "redis", message))));
