@@ -186,7 +186,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.ask(permits).map(Some),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, _) => limit.limit.check_permits(permits).map(|()| None),
+            Held::Shared(limit, entry) => limit.try_acquire(entry, permits),
         }
     }
 

@@ -65,6 +65,8 @@ mod flow;
 mod handle;
 mod kernel;
 mod key;
+#[cfg(feature = "redis")]
+mod leases;
 mod limit;
 mod limiter;
 mod named;
@@ -87,6 +89,8 @@ pub use decision::{Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remainin
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use key::Slot;
+#[cfg(feature = "redis")]
+pub use leases::Leases;
 pub use limit::{Algorithm, Limit};
 pub use limiter::Limiter;
 pub use named::NamedLimit;

@@ -1,5 +1,8 @@
 //! The limiter: where limits get their names.
 
+#[cfg(feature = "redis")]
+mod shared;
+
 use std::collections::HashMap;
 use std::fmt;
 
@@ -10,6 +13,8 @@ use crate::flow::call::Definition;
 #[cfg(feature = "redis")]
 use crate::flow::sharded::{Shared, SharedLimit};
 use crate::key::check_name;
+#[cfg(feature = "redis")]
+use crate::leases::Leases;
 use crate::limit::{Limit, Share};
 use crate::named::NamedLimit;
 use crate::store::local::LocalStore;
@@ -36,7 +41,15 @@ pub struct Limiter(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    definitions: Mutex<HashMap<Box<str>, NamedLimit>>,
+    definitions: Mutex<HashMap<Box<str>, Defined>>,
+}
+
+/// What a name stands for, and what it was asked to.
+struct Defined {
+    named: NamedLimit,
+    limit: Limit,
+    #[cfg(feature = "redis")]
+    leases: Option<Leases>,
 }
 
 /// What a limiter makes its limits on.
@@ -58,7 +71,7 @@ impl Store {
                 store: LocalStore::new(Share::whole(&limit), clock.clone(), *max_keys),
             }),
             #[cfg(feature = "redis")]
-            Self::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, limit)),
+            Self::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, limit, None)),
         }
     }
 }
@@ -109,53 +122,51 @@ impl Limiter {
     /// # }
     /// ```
     pub fn define(&self, name: &str, limit: Limit) -> Result<NamedLimit, Error> {
+        let define = || Ok(self.0.store.define(name, limit));
+        #[cfg(feature = "redis")]
+        return self.define_as(name, limit, None, define);
+        #[cfg(not(feature = "redis"))]
+        self.define_as(name, limit, define)
+    }
+
+    fn define_as(
+        &self,
+        name: &str,
+        limit: Limit,
+        #[cfg(feature = "redis")] leases: Option<Leases>,
+        define: impl FnOnce() -> Result<NamedLimit, Error>,
+    ) -> Result<NamedLimit, Error> {
         check_name("name", name)?;
         let mut definitions = lock(&self.0.definitions);
         if let Some(known) = definitions.get(name) {
-            if known.limit() == limit {
-                return Ok(known.clone());
+            let same = known.limit == limit;
+            #[cfg(feature = "redis")]
+            let same = same && known.leases == leases;
+            if same {
+                return Ok(known.named.clone());
             }
-            return Err(Error::new(
-                ErrorKind::NameTaken,
-                "name",
-                format!("{name:?} already stands for \"{}\"; give \"{limit}\" another name", known.limit()),
-            ));
+            let message = format!(
+                "{name:?} already stands for \"{}\"{}; give \"{limit}\" another name",
+                known.limit,
+                if known.limit == limit { " with other leases" } else { "" }
+            );
+            return Err(Error::new(ErrorKind::NameTaken, "name", message));
         }
-        let named = self.0.store.define(name, limit);
-        definitions.insert(name.into(), named.clone());
+        let named = define()?;
+        let defined = Defined {
+            named: named.clone(),
+            limit,
+            #[cfg(feature = "redis")]
+            leases,
+        };
+        definitions.insert(name.into(), defined);
         Ok(named)
-    }
-
-    /// The topology of the cluster, as it changes. `None` on the embedded store.
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), shardlimit::Error> {
-    /// let limiter = shardlimit::Limiter::builder().redis(["redis://127.0.0.1:6379"]).build()?;
-    /// let mut topology = limiter.watch_topology()?.expect("it is on a cluster");
-    /// while let Some(now) = topology.changed().await {
-    ///     println!("{} masters own {} slots", now.masters().len(), now.covered());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// When the limiter has no runtime yet and none can be started.
-    #[cfg(feature = "redis")]
-    pub fn watch_topology(&self) -> Result<Option<crate::TopologyWatch>, Error> {
-        match &self.0.store {
-            Store::Local { .. } => Ok(None),
-            Store::Shared(shared) => {
-                shared.engine.start()?;
-                Ok(Some(crate::TopologyWatch::new(shared.engine.transport.watch_topology())))
-            }
-        }
     }
 }
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits: Vec<NamedLimit> = lock(&self.0.definitions).values().cloned().collect();
+        let limits: Vec<NamedLimit> = lock(&self.0.definitions).values().map(|defined| defined.named.clone()).collect();
         f.debug_struct("Limiter").field("limits", &limits).finish()
     }
 }

@@ -61,6 +61,14 @@ impl NamedLimit {
     }
 
     #[cfg(feature = "redis")]
+    pub(crate) fn on_shared(&self) -> Option<Arc<SharedLimit>> {
+        match &self.0 {
+            On::Local(_) => None,
+            On::Shared(limit) => Some(Arc::clone(limit)),
+        }
+    }
+
+    #[cfg(feature = "redis")]
     pub(crate) fn shared(limit: SharedLimit) -> Self {
         Self(On::Shared(Arc::new(limit)))
     }
@@ -154,7 +162,7 @@ impl NamedLimit {
         match &self.0 {
             On::Local(definition) => ask(definition, key, permits),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.acquire(&limit.entry(check_key(key)?), permits).await,
+            On::Shared(limit) => limit.acquire_by_key(check_key(key)?, permits).await,
         }
     }
 
@@ -176,11 +184,7 @@ impl NamedLimit {
         match &self.0 {
             On::Local(definition) => ask(definition, key.as_ref(), permits).map(Some),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => {
-                check_key(key.as_ref())?;
-                limit.limit.check_permits(permits)?;
-                Ok(None)
-            }
+            On::Shared(limit) => limit.try_acquire_by_key(check_key(key.as_ref())?, permits),
         }
     }
 
@@ -370,7 +374,7 @@ impl NamedLimit {
                 Held::Local(LocalHold::new(Arc::clone(definition), pin))
             }
             #[cfg(feature = "redis")]
-            On::Shared(limit) => Held::Shared(Arc::clone(limit), limit.entry(check_key(key.as_ref())?)),
+            On::Shared(limit) => Held::Shared(Arc::clone(limit), Arc::clone(&limit.entry(check_key(key.as_ref())?))),
         };
         Ok(Handle::new(self.clone(), held))
     }

@@ -16,14 +16,14 @@
 //! | `fault` | ERROR | a request ended without an answer |
 //! | `planned` | INFO | a key was split, or its plan became known |
 //! | `share lost` | ERROR | a share that home had lent was not there |
-//! | `denied` | WARN | a call was denied |
+//! | `denied` | WARN | a call was denied; one a second and limit |
 //! | `allowed` | DEBUG | a call was allowed; one in 1,024 |
 //!
 //! Keys are escaped and cut: they come from outside.
 
 use std::fmt;
 
-use tracing::{Span, debug, debug_span, error, info, info_span, warn};
+use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, warn};
 
 use crate::store::cluster::{Address, Fault};
 use crate::topology::Topology;
@@ -81,6 +81,12 @@ pub(crate) fn planned(limit: &str, key: &[u8], plan: GrantId, shards: usize) {
 
 pub(crate) fn share_lost(limit: &str, key: &[u8], grant: GrantId) {
     error!(limit, key = %Key(key), %grant, "share lost");
+}
+
+/// Whether anybody listens.
+#[inline]
+pub(crate) fn tells_of_denials() -> bool {
+    enabled!(Level::WARN)
 }
 
 pub(crate) fn denied(limit: &str, key: &[u8], permits: u64) {

@@ -27,6 +27,7 @@ pub(super) struct RedisSettings {
     shards: Shards,
     selector: Arc<dyn Selector>,
     timeout: Duration,
+    ceiling: Duration,
     runtime: Option<Handle>,
     #[cfg(feature = "tls")]
     certificates: Certificates,
@@ -43,6 +44,9 @@ impl Default for RedisSettings {
             // A round trip takes under a millisecond; a failover takes seconds. What lies between is a stall
             // that is worth waiting for as long as there is nothing better to do.
             timeout: Duration::from_millis(500),
+            // Long against a round trip, so that an overloaded key costs next to nothing; short for those who wait for what
+            // another process gave back.
+            ceiling: Duration::from_secs(1),
             runtime: None,
             #[cfg(feature = "tls")]
             certificates: Certificates::default(),
@@ -120,6 +124,22 @@ impl Builder {
         self
     }
 
+    /// For how long a key may be denied in process, from the last answer of its shards, before the store is asked again: up
+    /// to an hour, drawn anew between the half and the whole for each answer. Default: 1 s. Zero: the store decides every call.
+    ///
+    /// An answer tells what a shard can have at the most at any later moment, so calls above that are denied without asking. What
+    /// it can't tell of are refunds and resets by other processes: they are noticed this much later at the most.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).ceiling(Duration::from_millis(200)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn ceiling(mut self, ceiling: Duration) -> Self {
+        self.redis.ceiling = ceiling;
+        self
+    }
+
     /// The tokio runtime that the limiter's own tasks run on. Default: the multi-threaded one that the first call comes from,
     /// or a thread of its own. Callers may be on any runtime, or on none.
     ///
@@ -183,7 +203,11 @@ impl Builder {
 
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
-        let RedisSettings { shards, selector, timeout, runtime, .. } = &self.redis;
+        let RedisSettings { shards, selector, timeout, ceiling, runtime, .. } = &self.redis;
+        if *ceiling > LONGEST_TIMEOUT {
+            let message = format!("must be at most {LONGEST_TIMEOUT:?}, got {ceiling:?}");
+            return Err(Error::new(ErrorKind::InvalidSetting, "ceiling", message));
+        }
         if timeout.is_zero() || *timeout > LONGEST_TIMEOUT {
             let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {timeout:?}");
             return Err(Error::new(ErrorKind::InvalidSetting, "timeout", message));
@@ -196,6 +220,7 @@ impl Builder {
             selector: Arc::clone(selector),
             clock: self.clock.clone().unwrap_or_default(),
             timeout: *timeout,
+            ceiling: *ceiling,
             max_keys: self.max_keys,
         }))
     }

@@ -28,6 +28,7 @@ pub(crate) struct StoreFacts {
     pub remaining: u64,
     pub reset_after: Micros,
     pub exact: bool,
+    pub decided_by: DecidedBy,
 }
 
 /// What is left of a limit for a key.
@@ -166,9 +167,9 @@ impl Facts {
 
     #[cfg(feature = "redis")]
     pub(super) fn by_store(facts: StoreFacts) -> Self {
-        let StoreFacts { remaining, reset_after, exact } = facts;
+        let StoreFacts { remaining, reset_after, exact, decided_by } = facts;
         let (level, missing) = (remaining as i64, reset_after as i64);
-        Self { level, cost: 1, missing, rate: 1, behind: 0, decided_by: DecidedBy::Store, exact }
+        Self { level, cost: 1, missing, rate: 1, behind: 0, decided_by, exact }
     }
 
     /// Whole permits; none when the level is a debt.

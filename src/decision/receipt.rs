@@ -28,7 +28,16 @@ pub struct Receipt {
     pub(crate) line: i64,
     /// Where the permits came from, on a shared store.
     #[cfg(feature = "redis")]
-    charges: Vec<Charge>,
+    from: From,
+}
+
+/// One shard is the rule, and needs no memory of its own.
+#[cfg(feature = "redis")]
+#[derive(Debug)]
+enum From {
+    Here,
+    Shard(crate::key::Slot, crate::wire::GrantId),
+    Shards(Box<[Charge]>),
 }
 
 /// What one shard was charged.
@@ -51,14 +60,27 @@ impl Charge {
 
 #[cfg(feature = "redis")]
 impl Receipt {
-    pub(crate) fn shared(owner: u64, charges: Vec<Charge>) -> Self {
+    pub(crate) fn shared(owner: u64, charges: &[Charge]) -> Self {
         let permits = charges.iter().map(|charge| charge.permits).sum();
         let (at, line) = charges.last().map_or((0, 0), |last| (last.at, last.line));
-        Self { owner, permits, at, line, charges }
+        let from = match charges {
+            [] => From::Here,
+            [one] => From::Shard(one.slot, one.id),
+            many => From::Shards(many.into()),
+        };
+        Self { owner, permits, at, line, from }
     }
 
-    pub(crate) fn charges(&self) -> &[Charge] {
-        &self.charges
+    pub(crate) fn charges(&self) -> impl DoubleEndedIterator<Item = Charge> + '_ {
+        let (one, many): (Option<Charge>, &[Charge]) = match &self.from {
+            From::Here => (None, &[]),
+            From::Shard(slot, id) => {
+                let Self { permits, at, line, .. } = *self;
+                (Some(Charge { slot: *slot, id: *id, permits, at, line }), &[])
+            }
+            From::Shards(charges) => (None, charges),
+        };
+        one.into_iter().chain(many.iter().copied())
     }
 
     /// What each shard was charged: its slot, the permits, and the time of its server in microseconds since 1970. More
@@ -76,7 +98,7 @@ impl Receipt {
     /// ```
     #[must_use = "looking changes nothing"]
     pub fn shards(&self) -> impl Iterator<Item = (crate::Slot, u64, u64)> + '_ {
-        self.charges.iter().map(|charge| (charge.slot, charge.permits, charge.at))
+        self.charges().map(|charge| (charge.slot, charge.permits, charge.at))
     }
 }
 
@@ -89,7 +111,7 @@ impl Receipt {
             at,
             line,
             #[cfg(feature = "redis")]
-            charges: Vec::new(),
+            from: From::Here,
         }
     }
 

@@ -23,12 +23,11 @@ pub(crate) use escrow::{GrantReply, GrantRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
 pub(crate) use packed::{Kind, pack};
-pub(crate) use run::{Reply, Run};
+pub(crate) use run::{Reply, Run, Verdicts};
 pub(crate) use scripts::Script;
 #[cfg(test)]
 pub(crate) use {
     ledger::BadLedger,
     packed::{Packed, unpack},
     reply::BadReply,
-    run::Verdicts,
 };

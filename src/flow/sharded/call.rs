@@ -7,11 +7,11 @@ use tracing::Instrument;
 
 use super::entry::{Entry, View};
 use super::held::{Asked, Turn};
-use super::job::{Answer, Miss, Outcome, Work, outcome};
+use super::job::{Answer, Miss, Outcome, Work};
 use super::lane::Lane;
 use super::{SharedLimit, gather};
 use crate::clock::Micros;
-use crate::decision::{Decision, Peek, Receipt, StoreFacts};
+use crate::decision::{DecidedBy, Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::batch::NEVER;
 use crate::observe;
@@ -19,7 +19,7 @@ use crate::selector::Candidates;
 use crate::sync::Arc;
 
 /// Every client that spends by a plan asks home at least this often: home's word is how it learns of another plan.
-const SILENCE: Micros = 1_000_000;
+pub(super) const SILENCE: Micros = 1_000_000;
 /// A client that has not heard from home for so long was idle, or home was out of reach.
 const IDLE: Micros = 3 * SILENCE;
 /// How soon a call that waits asks again where no answer says when.
@@ -28,10 +28,27 @@ const AGAIN: Micros = 2_000;
 pub(super) const ATTEMPTS: usize = 5;
 
 impl SharedLimit {
+    /// As [`acquire`](Self::acquire), for a key that may not be in use.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub(crate) async fn acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Decision, Error> {
+        match self.try_acquire_by_key(key, permits)? {
+            Some(decision) => Ok(decision),
+            None => self.ask_store(&self.entry(key), permits).await,
+        }
+    }
+
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
-        self.limit.check_permits(permits)?;
+        if let Some(decision) = self.try_acquire(entry, permits)? {
+            return Ok(decision);
+        }
+        self.ask_store(entry, permits).await
+    }
+
+    async fn ask_store(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
         let span = observe::acquire(&self.name, &entry.key, permits);
         self.decide(entry, permits).instrument(span).await
     }
@@ -49,6 +66,13 @@ impl SharedLimit {
                 None => gather::gather(self, entry, &view, permits).await,
             };
             match decided {
+                // A lease may have come since, and taken what the call was denied.
+                Ok(Decision::Denied(_))
+                    if let Some(purse) = &entry.purse
+                        && let Some(decision) = self.spend(entry, purse, permits, self.clock.now()) =>
+                {
+                    return Ok(decision);
+                }
                 Ok(decision) => {
                     self.tell(entry, permits, turn, &decision);
                     return Ok(decision);
@@ -64,7 +88,7 @@ impl SharedLimit {
         if decision.is_allowed() {
             observe::allowed(&self.name, &entry.key, permits, turn);
         } else {
-            observe::denied(&self.name, &entry.key, permits);
+            self.tell_denied(&entry.key, permits, self.clock.now());
         }
     }
 
@@ -76,7 +100,7 @@ impl SharedLimit {
             return view;
         }
         if entry.silence(now) > IDLE && !view.home().is_sick(now) {
-            let _ = outcome(self.put(entry, view.home(), Work::Make)).await;
+            let _ = self.put(entry, view.home(), Work::Make).await;
             return entry.view();
         }
         if entry.is_due(now, SILENCE) {
@@ -85,7 +109,8 @@ impl SharedLimit {
         view
     }
 
-    /// Asks the shard that the selector picks. If that denies, or surely was not asked, one other that could have enough.
+    /// Asks the shard that the selector picks, unless that can't have enough. If it denies, or surely was not asked, one
+    /// other that could.
     async fn ask_one(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -94,18 +119,24 @@ impl SharedLimit {
         permits: u64,
         turn: u64,
     ) -> Result<Decision, Miss> {
-        let first = match lanes.len() {
+        let now = self.clock.now();
+        let mut first = match lanes.len() {
             1 => 0,
-            count => self.selector.select(&Candidates { lanes, turn, now: self.clock.now() }) % count,
+            count => self.selector.select(&Candidates { lanes, turn, now }) % count,
         };
-        let (mut lane, mut answer) = (&lanes[first], self.ask(entry, &lanes[first], permits).await);
+        if self.ceiling > 0 && lanes[first].opens_in(&lanes[first].ceiling.known(), permits, now) != Some(0) {
+            first = hop(lanes, first, permits, now).unwrap_or(first);
+        }
+        let mut lane = &lanes[first];
+        let mut answer = self.ask(entry, lane, Work::Ask(permits)).await;
         let may_hop = match &answer {
             Ok(found) => found.verdict.granted == 0,
             Err(Miss::Failed(error)) => error.kind() == ErrorKind::NotSent,
             Err(Miss::Stale) => false,
         };
-        if may_hop && let Some(other) = self.hop(lanes, first, permits) {
-            match (self.ask(entry, other, permits).await, &answer) {
+        if may_hop && let Some(other) = hop(lanes, first, permits, self.clock.now()) {
+            let other = &lanes[other];
+            match (self.ask(entry, other, Work::Ask(permits)).await, &answer) {
                 // One shard has denied; that the other can't be reached does not change it.
                 (Err(Miss::Failed(_)), Ok(_)) => {}
                 (second, _) => (lane, answer) = (other, second),
@@ -120,59 +151,34 @@ impl SharedLimit {
         Ok(self.decision(entry, view, lane, permits, &found))
     }
 
-    /// Another shard that could have enough: of those the one that can have the most.
-    fn hop<'a>(&self, lanes: &'a [Arc<Lane>], denied: usize, permits: u64) -> Option<&'a Arc<Lane>> {
-        let now = self.clock.now();
-        let others = lanes.iter().enumerate().filter(|(index, _)| *index != denied).map(|(_, lane)| lane);
-        others.filter(|lane| lane.allows(permits, now)).max_by_key(|lane| lane.ceiling.most(now))
-    }
-
-    pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, permits: u64) -> Answer {
-        Asked::new(self, entry, lane, permits).answer().await
+    pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Answer {
+        Asked::new(self, entry, lane, work).answer().await
     }
 
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
         let Outcome { header, verdict, share, .. } = found;
         let time = |units: i64| (units.max(0) as u64).div_ceil(share.rate() as u64) + (header.at - header.now);
-        let facts = self.facts(view, Some((lane, found)));
+        let now = self.clock.now();
+        let facts = view.facts(Some((lane, found)), now);
         if verdict.granted == 0 {
-            let now = self.clock.now();
             let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
-            let elsewhere = elsewhere.filter_map(|other| other.ceiling.wait_for(permits, now)).min();
+            let elsewhere = elsewhere.filter_map(|other| other.opens_in(&other.ceiling.known(), permits, now)).min();
             let here = time(verdict.lack);
             return Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here)));
         }
         let wait = if share.is_paced() && verdict.line > 0 { time(verdict.line) } else { 0 };
-        let charges = vec![found.charge(lane.slot, permits)];
-        Decision::allowed_by_store(facts, wait, Receipt::shared(entry.owner, charges))
-    }
-
-    /// What is left on all shards: exact where one shard is all there is, else what they can have at the most.
-    pub(super) fn facts(&self, view: &View, latest: Option<(&Lane, &Outcome)>) -> StoreFacts {
-        let now = self.clock.now();
-        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
-        for lane in &view.lanes {
-            match latest {
-                Some((asked, found)) if asked.slot == lane.slot => {
-                    facts.remaining += gather::free(found);
-                    facts.reset_after = facts.reset_after.max(found.reset_after());
-                }
-                _ => {
-                    facts.remaining += lane.most(now);
-                    facts.reset_after = facts.reset_after.max(lane.ceiling.reset_after(now));
-                }
-            }
-        }
-        facts
+        let receipt = Receipt::shared(entry.owner, &[found.charge(lane.slot, permits)]);
+        Decision::allowed_by_store(facts, wait, receipt)
     }
 
     /// # Cancel safety
     /// It changes nothing, whenever it is dropped.
     pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
         let (view, outcomes) = self.on_all(entry, Work::Look).await?;
-        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: view.lanes.len() == 1 };
+        let exact = view.lanes.len() == 1;
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
         for found in &outcomes {
-            facts.remaining += gather::free(found);
+            facts.remaining += found.free();
             facts.reset_after = facts.reset_after.max(found.reset_after());
         }
         Ok(Peek::by_store(facts))
@@ -194,7 +200,7 @@ impl SharedLimit {
             let mut outcomes = Vec::with_capacity(answers.len());
             let mut stale = false;
             for answer in answers {
-                match outcome(answer).await {
+                match answer.await {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(Miss::Failed(error)) => return Err(error),
                     Err(Miss::Stale) => stale = true,
@@ -262,6 +268,12 @@ impl SharedLimit {
         .await;
         drop(alarm);
     }
+}
+
+/// Another shard that could have enough: of those the one that can have the most.
+fn hop(lanes: &[Arc<Lane>], denied: usize, permits: u64, now: Micros) -> Option<usize> {
+    let others = lanes.iter().enumerate().filter(|(index, lane)| *index != denied && lane.is_open(permits, now));
+    others.max_by_key(|(_, lane)| lane.most(now)).map(|(index, _)| index)
 }
 
 /// The lanes to shards that can hold so many permits; none if no single one can.

@@ -1,127 +1,178 @@
 //! Ceilings: the most that a shard can have now, from its last answer.
 //!
 //! An answer describes the shard at a moment after its request was sent. So whatever came back since has come back
-//! after the sending: counted from there, the ceiling can only be too high. Refunds of other clients are the one thing
-//! that it does not see.
+//! after the sending: counted from there, the ceiling can only be too high. A call for more than that is denied without
+//! asking. What it does not see are the refunds and resets of other clients: so an answer counts for a while only.
+
+use crossbeam_utils::atomic::AtomicCell;
 
 use crate::clock::Micros;
 use crate::kernel::Header;
 use crate::kernel::batch::NEVER;
-use crate::limit::Share;
-use crate::sync::{Mutex, lock};
+use crate::limit::{BucketShare, Share};
 
-pub(crate) struct Ceiling(Mutex<Known>);
+/// Clients that were denied together do not ask again together: each waits for up to this much longer, drawn anew for
+/// each answer. Two milliseconds hold some batches of a busy client, and no share is split so small that it fills up
+/// in ten times that. A share that does takes an eighth of its refill.
+const SPREAD: Micros = 2_000;
 
+/// Read without a lock: every call that is decided in process reads all ceilings of its key.
+pub(crate) struct Ceiling(AtomicCell<Known>);
+
+/// What the last answer said.
 #[derive(Clone, Copy)]
-struct Known {
-    share: Share,
-    /// When the request was sent, by this process's clock; nothing is known before the first answer.
-    sent: Option<Micros>,
-    /// By the server's clock: a later fact wins.
-    at: Micros,
+pub(super) struct Known {
+    /// When the request was sent, by this process's clock.
+    sent: Micros,
+    /// Until then it counts; 0 before the first answer.
+    holds: Micros,
+    /// Units of a bucket, permits of a window.
     level: i64,
     /// When the shard is as new.
     new_at: Micros,
-    /// Until then nothing comes back to a fixed window.
-    window_ends: Micros,
-    /// Asks for at least so many permits are denied until then.
-    denied: Option<(u64, Micros)>,
+    /// Asks of a window for at least `from` permits are denied until then.
+    until: Micros,
+    from: u64,
+    /// What comes back counts so much later.
+    spread: Micros,
+}
+
+/// What a lane is told of an answer.
+pub(super) struct Note<'a> {
+    pub share: &'a Share,
+    pub header: &'a Header,
+    /// An ask of the batch that was denied, with its lack.
+    pub denied: Option<(u64, i64)>,
+    pub sent: Micros,
+    /// For how long it counts, at the most.
+    pub cap: Micros,
 }
 
 impl Ceiling {
-    pub(super) fn new(share: Share) -> Self {
-        Self(Mutex::new(Known { share, sent: None, at: 0, level: 0, new_at: 0, window_ends: 0, denied: None }))
+    pub(super) fn new() -> Self {
+        Self(AtomicCell::new(Known::NOTHING))
     }
 
-    /// Takes note of an answer; `denied` is an ask of that batch that was, with its lack.
-    pub(super) fn note(&self, share: &Share, header: &Header, denied: Option<(u64, i64)>, sent: Micros) {
-        let known = &mut *lock(&self.0);
-        if header.now < known.at && sent < known.sent.unwrap_or(0) {
-            return;
-        }
-        let window_ends = match share {
-            Share::Fixed(window) => sent + (header.at - header.at % window.window + window.window - header.now),
-            Share::Bucket(_) | Share::Sliding(_) => 0,
-        };
-        let until = |lack: i64| sent + (lack as u64).div_ceil(share.rate() as u64);
-        let denied = denied.filter(|(_, lack)| *lack != NEVER).map(|(permits, lack)| (permits, until(lack)));
-        let (at, level, new_at) = (header.now, header.level, until(header.missing.max(0)));
-        *known = Known { share: *share, sent: Some(sent), at, level, new_at, window_ends, denied };
+    #[inline]
+    pub(super) fn known(&self) -> Known {
+        self.0.load()
+    }
+
+    /// Takes note of an answer. Those of one lane come one after the other, so the last one is the latest.
+    pub(super) fn note(&self, note: &Note<'_>) {
+        self.0.store(Known::from(note));
     }
 
     /// Forgets what it knew: something came back that its last answer does not tell of.
     pub(super) fn clear(&self) {
-        lock(&self.0).sent = None;
-    }
-
-    /// The most permits that the shard can have. For a sliding window, of which an answer does not say when it comes
-    /// back, an estimate.
-    pub(crate) fn most(&self, now: Micros) -> u64 {
-        lock(&self.0).most(now)
-    }
-
-    /// How long until the shard is as new, as far as is known.
-    pub(super) fn reset_after(&self, now: Micros) -> Micros {
-        let known = lock(&self.0);
-        if known.sent.is_some() { known.new_at.saturating_sub(now) } else { 0 }
-    }
-
-    /// How long until a fixed window ends, as far as is known.
-    pub(super) fn window_ends_in(&self, now: Micros) -> Micros {
-        lock(&self.0).window_ends.saturating_sub(now)
-    }
-
-    /// Whether an ask could be granted.
-    pub(super) fn allows(&self, permits: u64, now: Micros) -> bool {
-        let known = lock(&self.0);
-        match known.share {
-            Share::Bucket(_) | Share::Fixed(_) => known.most(now) >= permits,
-            Share::Sliding(window) => {
-                permits <= window.permits
-                    && !known.denied.is_some_and(|(denied, until)| permits >= denied && now < until)
-            }
-        }
-    }
-
-    /// How long until an ask could be granted; zero if it could be now, and none if never.
-    pub(super) fn wait_for(&self, permits: u64, now: Micros) -> Option<Micros> {
-        if self.allows(permits, now) {
-            return Some(0);
-        }
-        let known = lock(&self.0);
-        match known.share {
-            Share::Bucket(share) if permits <= share.burst => {
-                let sent = known.sent.unwrap_or(now);
-                let lack = (permits as i64 * share.cost - known.level).max(0) as u64;
-                Some((sent + lack.div_ceil(share.rate as u64)).saturating_sub(now))
-            }
-            Share::Fixed(window) if permits <= window.permits => Some(known.window_ends.saturating_sub(now)),
-            Share::Sliding(window) if permits <= window.permits => {
-                known.denied.map(|(_, until)| until.saturating_sub(now))
-            }
-            _ => None,
-        }
+        self.0.store(Known::NOTHING);
     }
 }
 
 impl Known {
-    fn most(&self, now: Micros) -> u64 {
-        let since = |sent: Micros| now.saturating_sub(sent);
-        match (self.share, self.sent) {
-            (Share::Bucket(share), None) => share.burst,
-            (Share::Fixed(share) | Share::Sliding(share), None) => share.permits,
-            (Share::Bucket(share), Some(sent)) => {
-                let refilled = share.rate * since(sent).min(2 * share.refill) as i64;
-                ((self.level + refilled).clamp(0, share.capacity) / share.cost) as u64
+    const NOTHING: Self = Self { sent: 0, holds: 0, level: 0, new_at: 0, until: 0, from: 0, spread: 0 };
+
+    fn from(note: &Note<'_>) -> Self {
+        let Note { share, header, denied, sent, cap } = *note;
+        let after = |lack: i64| sent + (lack as u64).div_ceil(share.rate() as u64);
+        let denied = denied.filter(|(_, lack)| *lack != NEVER);
+        let (from, until) = match share {
+            Share::Bucket(_) => (0, 0),
+            Share::Fixed(window) => {
+                let ends = header.at - header.at % window.window + window.window;
+                (header.level.max(0) as u64 + 1, sent + (ends - header.now))
             }
-            (Share::Fixed(share), Some(_)) if now >= self.window_ends => share.permits,
-            (Share::Fixed(_), Some(_)) => self.level.max(0) as u64,
-            (Share::Sliding(share), Some(sent)) => {
-                // What was used comes back about evenly.
-                let part = since(sent).min(share.window) as f64 / share.window as f64;
-                let used = share.permits.saturating_sub(self.level.max(0) as u64);
-                share.permits - (used as f64 * (1.0 - part)) as u64
+            Share::Sliding(_) => denied.map_or((u64::MAX, 0), |(permits, lack)| (permits, after(lack))),
+        };
+        let exhausted = denied.is_some() || header.level < share.cost();
+        let refill = match share {
+            Share::Bucket(bucket) => bucket.refill,
+            Share::Fixed(window) | Share::Sliding(window) => window.window,
+        };
+        Self {
+            sent,
+            holds: sent + rand::random_range(cap / 2..=cap),
+            level: header.level,
+            new_at: after(header.missing.max(0)),
+            until,
+            from,
+            spread: if exhausted { rand::random_range(0..=SPREAD.min(refill / 8)) } else { 0 },
+        }
+    }
+
+    /// Whether there was an answer that still counts.
+    #[inline]
+    fn counts(&self, now: Micros) -> bool {
+        now < self.holds
+    }
+
+    /// How long until an ask could be granted, behind asks for `ahead` permits that are on their way; zero if it could be
+    /// now, and none if never. An answer that counts no more is none: it could be granted.
+    #[inline]
+    pub(super) fn opens_in(&self, share: &Share, permits: u64, ahead: u64, now: Micros) -> Option<Micros> {
+        let wanted = permits.saturating_add(ahead);
+        match share {
+            Share::Bucket(bucket) => {
+                if permits > bucket.burst {
+                    return None;
+                }
+                // Two full buckets are as far as the units of a share are exact.
+                let need = wanted.min(2 * bucket.burst) as i64 * bucket.cost;
+                let have = if self.counts(now) { self.units(bucket, self.spread, now) } else { bucket.capacity };
+                let lack = need - have;
+                Some(if lack <= 0 { 0 } else { (lack as u64).div_ceil(bucket.rate as u64) })
+            }
+            Share::Fixed(window) | Share::Sliding(window) if permits > window.permits => None,
+            Share::Fixed(_) => {
+                let shut = self.counts(now) && wanted >= self.from && now < self.until + self.spread;
+                Some(if shut { self.until + self.spread - now } else { 0 })
+            }
+            Share::Sliding(_) => {
+                let shut = self.counts(now) && permits >= self.from && now < self.until + self.spread;
+                Some(if shut { self.until + self.spread - now } else { 0 })
             }
         }
+    }
+
+    /// Until when no ask can be granted.
+    pub(super) fn shut_until(&self, share: &Share, now: Micros) -> Micros {
+        let opens_in = self.opens_in(share, 1, 0, now).unwrap_or(0);
+        now.saturating_add(opens_in).min(self.holds)
+    }
+
+    /// The most permits that the shard can have. For a sliding window, of which an answer does not say when it comes
+    /// back, an estimate.
+    pub(super) fn most(&self, share: &Share, now: Micros) -> u64 {
+        match share {
+            Share::Bucket(bucket) if self.counts(now) => match self.units(bucket, 0, now) {
+                units if units < bucket.cost => 0,
+                units => units as u64 / bucket.cost as u64,
+            },
+            Share::Bucket(bucket) => bucket.burst,
+            Share::Fixed(_) if self.counts(now) && now < self.until => self.level.max(0) as u64,
+            Share::Sliding(window) if self.counts(now) => {
+                // What was used comes back about evenly.
+                let since = now.saturating_sub(self.sent).min(window.window);
+                let used = window.permits.saturating_sub(self.level.max(0) as u64);
+                window.permits - (used as f64 * (1.0 - since as f64 / window.window as f64)) as u64
+            }
+            Share::Fixed(window) | Share::Sliding(window) => window.permits,
+        }
+    }
+
+    /// How long until the shard is as new, as far as is known.
+    pub(super) fn reset_after(&self, now: Micros) -> Micros {
+        self.new_at.saturating_sub(now)
+    }
+
+    /// How long until a fixed window ends, as far as is known.
+    pub(super) fn window_ends_in(&self, now: Micros) -> Micros {
+        self.until.saturating_sub(now)
+    }
+
+    #[inline]
+    fn units(&self, bucket: &BucketShare, spread: Micros, now: Micros) -> i64 {
+        let since = now.saturating_sub(self.sent).saturating_sub(spread).min(2 * bucket.refill);
+        (self.level + bucket.rate * since as i64).min(bucket.capacity)
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
+use super::job::Outcome;
 use super::lane::{Lane, is_due};
+use super::purse::Purse;
 use crate::clock::Micros;
+use crate::decision::{DecidedBy, StoreFacts};
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::Share;
 use crate::plan::ShardCounts;
@@ -34,6 +37,8 @@ pub(crate) struct Entry {
     asked: AtomicU64,
     /// The latest that home's own clock was heard to show.
     home_time: AtomicU64,
+    /// Permits held here, of a leased limit.
+    pub(super) purse: Option<Box<Purse>>,
     /// Held by the one task of this process that moves the key's shares.
     pub(super) escrow: tokio::sync::Mutex<()>,
     /// When that task may next begin, by this process's clock.
@@ -70,6 +75,26 @@ impl View {
         &self.lanes[0]
     }
 
+    /// What is left on all shards: exact where one shard is all there is, else what they can have at the most.
+    pub(super) fn facts(&self, latest: Option<(&Lane, &Outcome)>, now: Micros) -> StoreFacts {
+        let exact = self.lanes.len() == 1 && latest.is_some();
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
+        for lane in &self.lanes {
+            match latest {
+                Some((asked, found)) if asked.slot == lane.slot => {
+                    facts.remaining += found.free();
+                    facts.reset_after = facts.reset_after.max(found.reset_after());
+                }
+                _ => {
+                    let known = lane.ceiling.known();
+                    facts.remaining += if lane.is_sick(now) { 0 } else { known.most(&lane.share, now) };
+                    facts.reset_after = facts.reset_after.max(known.reset_after(now));
+                }
+            }
+        }
+        facts
+    }
+
     /// Whether some share is on its way.
     pub(super) fn is_pending(&self) -> bool {
         self.ledger.grants.iter().any(|grant| matches!(grant.status, Status::Pending { .. }))
@@ -93,6 +118,7 @@ impl Entry {
             turn: AtomicU64::new(rand::random()),
             asked: AtomicU64::new(0),
             home_time: AtomicU64::new(0),
+            purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
         };
@@ -102,6 +128,25 @@ impl Entry {
 
     pub(super) fn view(&self) -> Arc<View> {
         self.view.load_full()
+    }
+
+    /// The same for a moment: not to be held while anything is waited for.
+    #[inline]
+    pub(super) fn load(&self) -> arc_swap::Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// Whether there is more to keep of it than until when it is shut: a plan, or refunds that wait for its shard.
+    pub(super) fn has_something_to_keep(&self) -> bool {
+        let view = self.view.load();
+        view.is_split() || view.home().has_kept()
+    }
+
+    /// Until when no shard of it can grant anything.
+    pub(super) fn shut_until(&self, now: Micros) -> Micros {
+        let view = self.view.load();
+        let shut_until = |lane: &Arc<Lane>| lane.ceiling.known().shut_until(&lane.share, now);
+        view.lanes.iter().map(shut_until).min().unwrap_or(0)
     }
 
     /// What this process had of each shard of the present plan.

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use super::SharedLimit;
 use super::entry::{Entry, View, Word, lives};
-use super::job::{Miss, Work, outcome};
+use super::job::{Miss, Work};
 use super::lane::{Lane, is_due};
 use crate::clock::Micros;
 use crate::key::{Slot, plan_seed, sub_key};
@@ -88,7 +88,7 @@ pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lan
 pub(super) async fn ask_home(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) -> bool {
     let view = entry.view();
     let answer = limit.put(entry, view.home(), Work::Look);
-    !matches!(outcome(answer).await, Err(Miss::Failed(_)))
+    !matches!(answer.await, Err(Miss::Failed(_)))
 }
 
 /// Takes the steps that are left, until every share of the plan is live.

@@ -6,7 +6,7 @@
 use super::SharedLimit;
 use super::entry::{Entry, View};
 use super::held::Parts;
-use super::job::{Miss, Outcome, Work, outcome};
+use super::job::{Miss, Work};
 use super::lane::Lane;
 use crate::decision::{Decision, Receipt};
 use crate::limit::Share;
@@ -26,7 +26,7 @@ pub(super) async fn gather(
     let looks: Vec<_> = lanes.iter().map(|lane| limit.put(entry, lane, Work::Look)).collect();
     let mut there = Vec::with_capacity(lanes.len());
     for look in looks {
-        there.push(free(&outcome(look).await?));
+        there.push(look.await?.free());
     }
     let all: u64 = there.iter().sum();
     if all < permits {
@@ -45,8 +45,8 @@ pub(super) async fn gather(
     if left > 0 {
         return Ok(denied(limit, view, left));
     }
-    let facts = limit.facts(view, None);
-    Ok(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, held.keep())))
+    let facts = view.facts(None, limit.clock.now());
+    Ok(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, &held.keep())))
 }
 
 /// Takes `part` from a shard, or what it still has if somebody took some since the look. Says how much.
@@ -56,19 +56,14 @@ async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, 
         if part == 0 {
             break;
         }
-        let found = held.limit.ask(held.entry, lane, part).await?;
+        let found = held.limit.ask(held.entry, lane, Work::Ask(part)).await?;
         if found.verdict.granted > 0 {
             held.add(lane, found.charge(lane.slot, part));
             return Ok(part);
         }
-        part = free(&found).min(part - 1);
+        part = found.free().min(part - 1);
     }
     Ok(0)
-}
-
-/// Permits that a shard had left.
-pub(super) fn free(found: &Outcome) -> u64 {
-    found.header.level.max(0) as u64 / found.share.cost() as u64
 }
 
 /// So many permits are lacking in all: not before the whole limit could have brought them, or a window has passed on.
@@ -79,9 +74,9 @@ fn denied(limit: &SharedLimit, view: &View, lacking: u64) -> Decision {
             let whole = &view.ledger.limit;
             (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
         }
-        Share::Fixed(_) => view.lanes.iter().map(|lane| lane.ceiling.window_ends_in(now)).min().unwrap_or(0),
+        Share::Fixed(_) => view.lanes.iter().map(|lane| lane.ceiling.known().window_ends_in(now)).min().unwrap_or(0),
         // When its next part goes is not known: soon, but not so soon that asking again is all one does.
         Share::Sliding(window) => window.step.min(1_000),
     };
-    Decision::denied_by_store(limit.facts(view, None), time.max(1))
+    Decision::denied_by_store(view.facts(None, now), time.max(1))
 }

@@ -1,11 +1,10 @@
 //! Permits that are charged and not handed out yet. Whoever goes away before that gives them back.
 
-use tokio::sync::oneshot;
-
 use super::SharedLimit;
 use super::entry::Entry;
-use super::job::{Answer, Work, ended};
+use super::job::{Answer, Outcome, Work};
 use super::lane::Lane;
+use super::round::Seat;
 use crate::decision::{Allowed, Charge};
 use crate::sync::Arc;
 
@@ -14,30 +13,37 @@ pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
     lane: &'a Arc<Lane>,
+    seat: Seat,
+    /// The permits of each call, or of a lease.
     permits: u64,
-    answer: oneshot::Receiver<Answer>,
+    /// The caller has its answer.
+    answered: bool,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(limit: &'a Arc<SharedLimit>, entry: &'a Arc<Entry>, lane: &'a Arc<Lane>, permits: u64) -> Self {
-        Self { limit, entry, lane, permits, answer: limit.put(entry, lane, Work::Ask(permits)) }
+    pub(super) fn new(limit: &'a Arc<SharedLimit>, entry: &'a Arc<Entry>, lane: &'a Arc<Lane>, work: Work) -> Self {
+        let permits = work.ask().map_or(0, |ask| ask.permits);
+        Self { limit, entry, lane, seat: limit.put(entry, lane, work), permits, answered: false }
     }
 
     /// # Cancel safety
     /// A permit that has come, or comes after this was dropped, is given back.
     pub(super) async fn answer(mut self) -> Answer {
-        (&mut self.answer).await.unwrap_or_else(|_| ended())
+        let answer = (&mut self.seat).await;
+        self.answered = true;
+        answer
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        // From here on the lane finds that nobody waits, and gives back what comes.
-        self.answer.close();
-        if let Ok(Ok(found)) = self.answer.try_recv()
-            && found.verdict.granted > 0
+        if self.answered {
+            return;
+        }
+        if let Some(Ok(found @ Outcome { verdict, .. })) = self.seat.leave()
+            && verdict.granted > 0
         {
-            let charge = found.charge(self.lane.slot, self.permits);
+            let charge = found.charge(self.lane.slot, self.permits * verdict.granted);
             give_back(self.limit, self.entry, self.lane, &charge);
         }
     }
@@ -96,7 +102,7 @@ impl Drop for Turn<'_> {
         let view = self.entry.view();
         for charge in allowed.receipt().charges() {
             if let Some(lane) = view.lanes.iter().find(|lane| lane.slot == charge.slot) {
-                give_back(self.limit, self.entry, lane, charge);
+                give_back(self.limit, self.entry, lane, &charge);
             }
         }
     }

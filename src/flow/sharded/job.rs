@@ -1,28 +1,20 @@
-//! What goes into a lane, and what comes back.
+//! What a shard is asked to do, and what comes back.
 
-use std::time::Duration;
-
-use tokio::sync::oneshot;
-use tokio::time::Instant;
-
+use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
-use crate::kernel::{Header, Refund, Verdict};
+use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
 use crate::wire::GrantId;
 
-/// A call that waits for a shard. Its completion travels with it, and dropping it answers the caller.
-pub(super) struct Job {
-    pub work: Work,
-    since: Instant,
-    pub done: oneshot::Sender<Answer>,
-}
-
-/// What a shard is asked to do.
+/// What one call wants of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
+    /// So many permits, all or none.
     Ask(u64),
+    /// Up to so many permits, to be spent here.
+    Lease(u64),
     Look,
     /// Home is to be there afterwards.
     Make,
@@ -31,17 +23,35 @@ pub(super) enum Work {
     Refund(Refund),
 }
 
+impl Work {
+    /// What it asks for, if it asks: a lease is so many calls for a permit each.
+    pub(super) fn ask(&self) -> Option<Ask> {
+        match *self {
+            Self::Ask(permits) => Some(Ask { permits, count: 1 }),
+            Self::Lease(count) => Some(Ask { permits: 1, count }),
+            Self::Look | Self::Make | Self::Reset | Self::Debt(_) | Self::Refund(_) => None,
+        }
+    }
+
+    /// Whether it is of use to nobody but the one who waits for it.
+    pub(super) fn dies_with_its_caller(&self) -> bool {
+        matches!(self, Self::Ask(_) | Self::Lease(_) | Self::Look)
+    }
+}
+
 pub(super) type Answer = Result<Outcome, Miss>;
 
 /// What became of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub header: Header,
-    /// Of a call that asked; `granted` is 0 or 1.
+    /// Of a call that asked. `granted` is 0 or 1; of a lease, its permits.
     pub verdict: Verdict,
     /// What the shard's numbers are to be read by.
     pub share: Share,
     pub id: GrantId,
+    /// When the run was sent, by this process's clock.
+    pub sent: Micros,
 }
 
 impl Outcome {
@@ -53,10 +63,21 @@ impl Outcome {
         }
     }
 
-    /// What a call that was granted has to give back if it is to be undone.
+    /// Permits that the shard had left.
+    pub(super) fn free(&self) -> u64 {
+        self.header.level.max(0) as u64 / self.share.cost() as u64
+    }
+
+    /// What a call that was granted was charged.
     pub(super) fn charge(&self, slot: Slot, permits: u64) -> Charge {
+        let Refund { at, line, .. } = self.refund(permits);
+        Charge { slot, id: self.id, permits, at, line }
+    }
+
+    /// What undoes a call that was granted so many permits.
+    pub(super) fn refund(&self, permits: u64) -> Refund {
         let line = self.verdict.line + permits as i64 * self.share.cost();
-        Charge { slot, id: self.id, permits, at: self.header.at, line }
+        Refund { permits, at: self.header.at, line }
     }
 }
 
@@ -68,37 +89,14 @@ pub(super) enum Miss {
     Failed(Error),
 }
 
-impl Job {
-    pub(super) fn new(work: Work, done: oneshot::Sender<Answer>) -> Self {
-        Self { work, since: Instant::now(), done }
+impl Miss {
+    pub(super) fn not_sent(what: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self::Failed(Error::new(ErrorKind::NotSent, what, message))
     }
 
-    pub(super) fn answer(self, answer: Answer) {
-        // Nobody may wait any more.
-        let _ = self.done.send(answer);
+    /// What the calls of a run learn whose task is gone.
+    pub(super) fn ended() -> Self {
+        let message = "the limiter's runtime has ended; the permits may have been charged";
+        Self::Failed(Error::new(ErrorKind::Unknown, "runtime", message))
     }
-
-    /// Whether its caller has waited for longer than `most` before it was even sent.
-    pub(super) fn is_late(&self, most: Duration) -> bool {
-        self.since.elapsed() > most
-    }
-
-    /// Whether nobody waits for it.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.done.is_closed()
-    }
-}
-
-/// The outcome of anything but an ask, once it comes.
-///
-/// # Cancel safety
-/// It takes place whether somebody waits for it or not.
-pub(super) async fn outcome(answer: oneshot::Receiver<Answer>) -> Answer {
-    answer.await.unwrap_or_else(|_| ended())
-}
-
-/// What a call learns whose completion was dropped.
-pub(super) fn ended() -> Answer {
-    let message = "the limiter's runtime has ended; the permits may have been charged";
-    Err(Miss::Failed(Error::new(ErrorKind::Unknown, "runtime", message)))
 }

@@ -1,16 +1,14 @@
 //! A lane: the calls of this process that go to one shard.
 //!
-//! While a batch is on its way the next one gathers; an idle lane sends at once. So nothing waits for a timer, and the
+//! While a round is on its way the next one gathers; an idle lane sends at once. So nothing waits for a timer, and the
 //! more calls there are, the fewer script runs each of them costs.
 
 use std::collections::VecDeque;
 
-use tokio::sync::oneshot;
-
-use super::ceiling::Ceiling;
-use super::job::{Answer, Job, Miss, Outcome, Work};
+use super::ceiling::{Ceiling, Known, Note};
+use super::job::{Miss, Work};
+use super::round::{Decided, Round, Sealed, Seat};
 use crate::clock::Micros;
-use crate::error::{Error, ErrorKind};
 use crate::kernel::Refund;
 use crate::key::Slot;
 use crate::limit::Share;
@@ -18,10 +16,10 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::GrantId;
 
-/// Calls of one run: what the scripts are made for.
+/// Calls of one round: what the scripts are made for.
 const MOST_ASKS: usize = 1_024;
-/// Calls that may wait for one shard. At a millisecond a batch that is 100 ms of waiting; more would be of no use.
-const MOST_WAITING: usize = 100_000;
+/// Rounds that may wait for one shard. At a millisecond each that is 100 ms of waiting; more would be of no use.
+const MOST_ROUNDS: usize = 100;
 
 /// Refunds that wait for a shard that can't be reached. What is above it is lost: the limit is that much stricter.
 const MOST_KEPT: usize = 10_000;
@@ -50,6 +48,8 @@ pub(crate) struct Lane {
     /// Shared with the lanes to the same slot before and after this one.
     pub counts: Arc<Counts>,
     waiting: AtomicUsize,
+    /// The [`Ahead`] of the queue, for those who read it without a lock.
+    ahead: AtomicU64,
     queue: Mutex<Queue>,
 }
 
@@ -63,19 +63,47 @@ pub(crate) struct Counts {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    /// What goes out next; calls join the last one.
+    rounds: VecDeque<Arc<Round>>,
+    /// How many calls that one has.
+    seats: usize,
     /// Of calls that nobody waits for any more.
     refunds: Vec<Refund>,
-    /// Those that could not be sent: they go along with the next batch, and none is sent for their sake.
+    /// Those that could not be sent: they go along with the next round, and none is sent for their sake.
     kept: Vec<Refund>,
-    /// A batch is on its way.
+    /// A round is on its way.
     busy: bool,
+    ahead: Ahead,
+}
+
+/// What calls on their way ask for. Leases do not count: what they bring is there for the next call.
+#[derive(Clone, Copy, Default)]
+struct Ahead {
+    permits: u64,
+    /// The largest ask among them, or among those before them since the lane was idle.
+    largest: u64,
+}
+
+impl Ahead {
+    const LARGE: u64 = u16::MAX as u64;
+
+    /// Both in one word: 48 bits of permits, and the largest ask as far as 16 bits can say it.
+    fn packed(self) -> u64 {
+        self.permits.min(u64::MAX >> 16) << 16 | self.largest.min(Self::LARGE)
+    }
+
+    /// Permits that are surely taken, or not to be had, before an ask for `permits` is decided. A smaller ask can be granted where
+    /// a larger one before it is denied, so only asks that are no larger count.
+    #[inline]
+    fn of(packed: u64, permits: u64) -> u64 {
+        let largest = packed & Self::LARGE;
+        if largest <= permits && largest < Self::LARGE { packed >> 16 } else { 0 }
+    }
 }
 
 /// What goes out together.
-#[derive(Default)]
 pub(super) struct Load {
-    pub jobs: Vec<Job>,
+    pub round: Arc<Round>,
     pub refunds: Vec<Refund>,
 }
 
@@ -100,11 +128,12 @@ impl Lane {
             burst,
             is_home,
             least_ttl,
-            ceiling: Ceiling::new(share),
+            ceiling: Ceiling::new(),
             touched: AtomicU64::new(0),
             sick_until: AtomicU64::new(0),
             counts,
             waiting: AtomicUsize::new(0),
+            ahead: AtomicU64::new(0),
             queue: Mutex::default(),
         }
     }
@@ -125,12 +154,19 @@ impl Lane {
 
     /// The most permits that the shard can have, as far as it can be reached.
     pub(crate) fn most(&self, now: Micros) -> u64 {
-        if self.is_sick(now) { 0 } else { self.ceiling.most(now) }
+        if self.is_sick(now) { 0 } else { self.ceiling.known().most(&self.share, now) }
+    }
+
+    /// How long until it could grant so many permits, behind the calls of this process that are on their way; zero if it
+    /// could now, and none if never.
+    #[inline]
+    pub(super) fn opens_in(&self, known: &Known, permits: u64, now: Micros) -> Option<Micros> {
+        known.opens_in(&self.share, permits, Ahead::of(self.ahead.load(Ordering::Relaxed), permits), now)
     }
 
     /// Whether it is worth asking for so many permits.
-    pub(super) fn allows(&self, permits: u64, now: Micros) -> bool {
-        !self.is_sick(now) && self.ceiling.allows(permits, now)
+    pub(super) fn is_open(&self, permits: u64, now: Micros) -> bool {
+        !self.is_sick(now) && self.opens_in(&self.ceiling.known(), permits, now) == Some(0)
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -138,18 +174,26 @@ impl Lane {
     }
 
     /// Puts a call into the lane. If the lane was idle, what is to be sent comes back, and the caller sees to it.
-    pub(super) fn put(&self, work: Work) -> (oneshot::Receiver<Answer>, Option<Load>) {
-        let (done, answer) = oneshot::channel();
-        let job = Job::new(work, done);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn put(&self, work: Work, now: Micros) -> (Seat, Option<Load>) {
         let queue = &mut *lock(&self.queue);
-        if queue.jobs.len() >= MOST_WAITING {
-            let message = format!("{MOST_WAITING} calls wait for one shard already; nothing was charged");
-            self.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "redis", message))));
-            return (answer, None);
+        if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
+            if queue.rounds.len() == MOST_ROUNDS {
+                let message =
+                    format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
+                return (Round::refused(Miss::not_sent("redis", message)), None);
+            }
+            queue.rounds.push_back(Arc::default());
         }
-        queue.jobs.push_back(job);
-        (answer, queue.take())
+        if let Work::Ask(permits) = work {
+            queue.ahead.permits += permits;
+            queue.ahead.largest = queue.ahead.largest.max(permits);
+            self.ahead.store(queue.ahead.packed(), Ordering::Relaxed);
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let round = queue.rounds.back().expect("one is there by now");
+        let (seat, seats) = round.join(work, now);
+        queue.seats = seats;
+        (seat, queue.take())
     }
 
     /// Sends back what nobody waits for.
@@ -159,59 +203,83 @@ impl Lane {
         queue.take()
     }
 
-    /// Keeps what was surely not given back for the next batch. It waits for one: nothing is sent for its sake.
-    pub(super) fn keep(&self, refunds: Vec<Refund>) {
+    /// Keeps what was surely not given back for the next round. It waits for one: nothing is sent for its sake.
+    pub(super) fn keep(&self, refunds: impl IntoIterator<Item = Refund>) {
         let kept = &mut lock(&self.queue).kept;
         let room = MOST_KEPT.saturating_sub(kept.len());
         kept.extend(refunds.into_iter().take(room));
     }
 
-    pub(super) fn answer(&self, job: Job, answer: Answer) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        job.answer(answer);
+    pub(super) fn has_kept(&self) -> bool {
+        !lock(&self.queue).kept.is_empty()
     }
 
-    /// Gives a call its outcome. A permit that nobody waits for any more goes back with the next batch.
-    pub(super) fn decide(&self, job: Job, outcome: Outcome) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let work = job.work;
-        if matches!(work, Work::Ask(_)) {
-            let counts = if outcome.verdict.granted > 0 { &self.counts.allowed } else { &self.counts.denied };
-            counts.fetch_add(1, Ordering::Relaxed);
+    /// Answers a round that came back from the shard. Permits that nobody waits for any more go back with the next one.
+    pub(super) fn decide(&self, round: &Round, sealed: Sealed, decided: Decided, cap: Micros) {
+        let (mut allowed, mut denied, mut lacking) = (0, 0, None);
+        for (ask, verdict) in sealed.asks.iter().zip(&decided.verdicts) {
+            allowed += verdict.granted;
+            denied += ask.count - verdict.granted;
+            if verdict.granted < ask.count && lacking.is_none() {
+                lacking = Some((ask.permits, verdict.lack));
+            }
         }
-        if let (Work::Ask(permits), Err(_)) = (work, job.done.send(Ok(outcome)))
-            && outcome.verdict.granted > 0
-        {
-            lock(&self.queue).refunds.push(outcome.charge(self.slot, permits).refund(permits));
+        self.counts.allowed.fetch_add(allowed, Ordering::Relaxed);
+        self.counts.denied.fetch_add(denied, Ordering::Relaxed);
+        let Decided { header, share, sent, .. } = decided;
+        // What these calls took is in the answer: first they must be on their way no more.
+        self.leave(&sealed);
+        self.ceiling.note(&Note { share: &share, header: &header, denied: lacking, sent, cap });
+        let surplus = round.answer(sealed, Ok(decided));
+        if !surplus.is_empty() {
+            lock(&self.queue).refunds.extend(surplus.iter().map(|(permits, found)| found.refund(*permits)));
         }
+    }
+
+    /// Answers a round that did not.
+    pub(super) fn miss(&self, round: &Round, sealed: Sealed, miss: Miss) {
+        self.leave(&sealed);
+        round.answer(sealed, Err(miss));
+    }
+
+    /// These calls are on their way no more.
+    fn leave(&self, sealed: &Sealed) {
+        self.waiting.fetch_sub(sealed.calls(), Ordering::Relaxed);
+        let ahead = &mut lock(&self.queue).ahead;
+        ahead.permits -= sealed.asked;
+        if ahead.permits == 0 {
+            ahead.largest = 0;
+        }
+        self.ahead.store(ahead.packed(), Ordering::Relaxed);
     }
 }
 
 impl Queue {
-    /// What is to be sent now; nothing while a batch is on its way.
+    /// What is to be sent now; nothing while a round is on its way.
     fn take(&mut self) -> Option<Load> {
-        if self.busy || (self.jobs.is_empty() && self.refunds.is_empty()) {
+        if self.busy || (self.rounds.is_empty() && self.refunds.is_empty()) {
             return None;
         }
         self.busy = true;
-        let count = self.jobs.len().min(MOST_ASKS);
         self.refunds.append(&mut self.kept);
         let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
-        Some(Load { jobs: self.jobs.drain(..count).collect(), refunds })
+        Some(Load { round: self.rounds.pop_front().unwrap_or_default(), refunds })
     }
 }
 
-/// The right to send for a lane, one batch after the other. However it ends, the lane is free again and nobody is
-/// left without an answer: a call whose completion is dropped learns so.
+/// The right to send for a lane, one round after the other. However it ends, the lane is free again and nobody is
+/// left without an answer.
 pub(super) struct Sending {
     pub lane: Arc<Lane>,
+    /// What is on its way.
+    round: Arc<Round>,
     /// Given up in good order: whoever comes next has a right of his own.
     ended: bool,
 }
 
 impl Sending {
-    pub(super) fn new(lane: Arc<Lane>) -> Self {
-        Self { lane, ended: false }
+    pub(super) fn new(lane: Arc<Lane>, load: &Load) -> Self {
+        Self { lane, round: Arc::clone(&load.round), ended: false }
     }
 
     /// The next load, or the end.
@@ -219,7 +287,10 @@ impl Sending {
         let queue = &mut *lock(&self.lane.queue);
         queue.busy = false;
         let load = queue.take();
-        self.ended = load.is_none();
+        match &load {
+            Some(load) => self.round = Arc::clone(&load.round),
+            None => self.ended = true,
+        }
         load
     }
 }
@@ -229,15 +300,19 @@ impl Drop for Sending {
         if self.ended {
             return;
         }
+        // Only a runtime that ends, or a bug, leads here.
         let left = {
             let queue = &mut *lock(&self.lane.queue);
             queue.busy = false;
-            std::mem::take(&mut queue.jobs)
+            queue.ahead = Ahead::default();
+            self.lane.ahead.store(0, Ordering::Relaxed);
+            self.lane.waiting.store(0, Ordering::Relaxed);
+            std::mem::take(&mut queue.rounds)
         };
-        // Only a runtime that ends, or a bug, leads here.
-        for job in left {
-            let message = "the limiter's runtime has ended; nothing was charged";
-            self.lane.answer(job, Err(Miss::Failed(Error::new(ErrorKind::NotSent, "runtime", message))));
+        self.round.answer(Sealed::default(), Err(Miss::ended()));
+        for round in left {
+            let miss = Miss::not_sent("runtime", "the limiter's runtime has ended; nothing was charged");
+            round.answer(Sealed::default(), Err(miss));
         }
     }
 }

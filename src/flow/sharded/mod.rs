@@ -1,10 +1,12 @@
 //! Calls on a shared store: from a key's plan to the shards that decide.
 //!
-//! * `call`: one call, from its check to its decision. `gather`: asks above one share.
+//! * `call`: one call, from its check to its decision. `in_process`: what needs no store. `gather`: asks above one share.
 //! * `settle`: what a call did cost in the end.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
-//! * `lane`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the most.
+//! * `lane`, `round`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
+//!   most.
+//! * `purse`, `lease`: permits taken ahead.
 //! * `escrow`: how a plan comes to be.
 
 mod call;
@@ -14,31 +16,40 @@ mod entry;
 mod escrow;
 mod gather;
 mod held;
+mod in_process;
 mod job;
 mod keys;
 mod lane;
+mod lease;
 mod plan_view;
+mod purse;
+mod round;
 mod settle;
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use crate::clock::{Clock, Micros};
 use crate::kernel::Refund;
-use crate::limit::{Limit, Share};
+use crate::leases::Leases;
+use crate::limit::{Algorithm, Limit, Share};
+use crate::observe;
 use crate::plan::{Shards, shards_for};
 use crate::selector::Selector;
 use crate::store::cluster::Engine;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::wire::{GrantId, Kind, Ledger, pack};
-use job::{Answer, Work};
+use job::Work;
 use keys::Keys;
 use lane::{Load, Sending};
+use lease::Leasing;
+use round::Seat;
 
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;
+
+/// Denials of one limit are told of so often at the most: one under attack must not fill the log.
+const TELL: Micros = 1_000_000;
 
 /// What all limits of a limiter on a shared store have in common.
 #[derive(Clone)]
@@ -49,6 +60,8 @@ pub(crate) struct Shared {
     pub selector: Arc<dyn Selector>,
     pub clock: Clock,
     pub timeout: Duration,
+    /// For how long a ceiling counts at the most; zero: not at all.
+    pub ceiling: Duration,
     pub max_keys: usize,
 }
 
@@ -62,7 +75,12 @@ pub(crate) struct SharedLimit {
     selector: Arc<dyn Selector>,
     clock: Clock,
     timeout: Duration,
+    ceiling: Micros,
     keys: Keys,
+    /// Of a leased limit.
+    leasing: Option<Leasing>,
+    /// When a denial was last told of, by this process's clock.
+    told: AtomicU64,
     /// The ledger, its id and the packed state of a key that nobody has used yet.
     ledger: Ledger,
     alone: GrantId,
@@ -72,8 +90,8 @@ pub(crate) struct SharedLimit {
 }
 
 impl SharedLimit {
-    pub(crate) fn new(shared: &Shared, name: &str, limit: Limit) -> Self {
-        let Shared { engine, prefix, shards, selector, clock, timeout, max_keys } = shared.clone();
+    pub(crate) fn new(shared: &Shared, name: &str, limit: Limit, leases: Option<&Leases>) -> Self {
+        let Shared { engine, prefix, shards, selector, clock, timeout, ceiling, max_keys } = shared.clone();
         // Limits have no revisions yet: the first definition of a key stays in force until the key falls idle.
         let ledger = Ledger::new(limit, 0, 1);
         let alone = GrantId::of_definition(&limit, 0);
@@ -88,16 +106,16 @@ impl SharedLimit {
             selector,
             clock,
             timeout,
+            ceiling: ceiling.as_micros() as Micros,
             keys,
+            // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
+            leasing: leases.filter(|_| limit.algorithm() != Algorithm::PacingQueue).map(Leasing::new),
+            told: AtomicU64::new(0),
             ledger,
             alone,
             new_home,
             split: AtomicUsize::new(0),
         }
-    }
-
-    pub(crate) fn entry(&self, key: &[u8]) -> Arc<Entry> {
-        self.keys.entry(self, key)
     }
 
     /// Whether a key under this ledger is to be split, as far as the topology is known.
@@ -115,6 +133,14 @@ impl SharedLimit {
         split
     }
 
+    /// Tells of a denial, once in a while.
+    #[inline]
+    fn tell_denied(&self, key: &[u8], permits: u64, now: Micros) {
+        if observe::tells_of_denials() && lane::is_due(&self.told, now, TELL) {
+            observe::denied(&self.name, key, permits);
+        }
+    }
+
     /// From the moment a shard's clock was read until an install must have reached it: a second, or two requests at their
     /// slowest if that is longer.
     fn install_within(&self) -> Micros {
@@ -122,10 +148,10 @@ impl SharedLimit {
     }
 
     /// Puts work into a lane, and sends it if the lane was idle.
-    fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> oneshot::Receiver<Answer> {
-        let (answer, load) = lane.put(work);
+    fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
+        let (seat, load) = lane.put(work, self.clock.now());
         self.send(entry, lane, load);
-        answer
+        seat
     }
 
     /// Returns permits that nobody waits for.
@@ -136,7 +162,7 @@ impl SharedLimit {
 
     fn send(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) {
         if let Some(load) = load {
-            let sending = Sending::new(Arc::clone(lane));
+            let sending = Sending::new(Arc::clone(lane), &load);
             // If it can't be spawned it is dropped, and that answers everybody.
             let _ = self.engine.spawn(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load));
         }

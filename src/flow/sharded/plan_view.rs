@@ -2,7 +2,7 @@
 
 use super::SharedLimit;
 use super::entry::Entry;
-use super::job::{Miss, Work, outcome};
+use super::job::{Miss, Work};
 use super::{call, escrow};
 use crate::error::Error;
 use crate::plan::{Plan, PlannedShard};
@@ -15,7 +15,7 @@ impl SharedLimit {
     /// A plan that was begun is finished by the next client that sees it.
     pub(crate) async fn plan(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Plan, Error> {
         let view = entry.view();
-        match outcome(self.put(entry, view.home(), Work::Make)).await {
+        match self.put(entry, view.home(), Work::Make).await {
             Ok(_) | Err(Miss::Stale) => {}
             Err(Miss::Failed(error)) => return Err(error),
         }

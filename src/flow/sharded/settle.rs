@@ -6,8 +6,7 @@ use super::SharedLimit;
 use super::call::{ATTEMPTS, error_of};
 use super::entry::{Entry, View};
 use super::escrow::ask_home;
-use super::gather::free;
-use super::job::{Miss, Work, ended, outcome};
+use super::job::{Miss, Work};
 use super::lane::Lane;
 use crate::decision::{Charge, Receipt};
 use crate::error::Error;
@@ -31,14 +30,14 @@ impl SharedLimit {
         let Some(short) = actual.checked_sub(receipt.permits).filter(|short| *short > 0) else {
             return self.refund(entry, receipt, receipt.permits - actual).await;
         };
-        let slot = receipt.charges().first().map_or(entry.home, |charge| charge.slot);
+        let slot = receipt.charges().next().map_or(entry.home, |charge| charge.slot);
         let (limit, key) = (Arc::clone(self), Arc::clone(entry));
         let (done, charged) = oneshot::channel();
         // A task of its own: it may take several runs, and must not stop between them.
         self.engine.spawn(async move {
             let _ = done.send(limit.charge(&key, slot, short).await);
         })?;
-        charged.await.unwrap_or_else(|_| ended().map(|_| ()).map_err(error_of))
+        charged.await.unwrap_or_else(|_| Err(error_of(Miss::ended())))
     }
 
     /// Gives back `permits` of a receipt, from the end of what was gathered.
@@ -51,21 +50,21 @@ impl SharedLimit {
         let mut left = permits;
         let mut answers = Vec::new();
         let mut view = entry.view();
-        let known = |view: &View| receipt.charges().iter().all(|charge| lane_of(view, charge).is_some());
+        let known = |view: &View| receipt.charges().all(|charge| lane_of(view, &charge).is_some());
         // A key that this process had forgotten meanwhile: home knows its plan.
         if !known(&view) && ask_home(self, entry).await {
             view = entry.view();
         }
-        for charge in receipt.charges().iter().rev() {
+        for charge in receipt.charges().rev() {
             let back = left.min(charge.permits);
             left -= back;
-            if let Some(lane) = lane_of(&view, charge).filter(|_| back > 0) {
+            if let Some(lane) = lane_of(&view, &charge).filter(|_| back > 0) {
                 lane.ceiling.clear();
                 answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
             }
         }
         for answer in answers {
-            match outcome(answer).await {
+            match answer.await {
                 Ok(_) | Err(Miss::Stale) => {}
                 Err(Miss::Failed(error)) => return Err(error),
             }
@@ -90,7 +89,7 @@ impl SharedLimit {
             let debts = parts.into_iter().filter(|(_, part)| *part > 0);
             let debts: Vec<_> = debts.map(|(lane, part)| (part, self.put(entry, lane, Work::Debt(part)))).collect();
             for (part, debt) in debts {
-                match outcome(debt).await {
+                match debt.await {
                     Ok(_) => left -= part,
                     Err(Miss::Stale) => {}
                     Err(Miss::Failed(error)) => return Err(error),
@@ -112,7 +111,7 @@ impl SharedLimit {
         first: &'a Arc<Lane>,
         permits: u64,
     ) -> Result<Vec<(&'a Arc<Lane>, u64)>, Miss> {
-        if !view.is_split() || first.ceiling.most(self.clock.now()) >= permits {
+        if !view.is_split() || first.ceiling.known().most(&first.share, self.clock.now()) >= permits {
             return Ok(vec![(first, permits)]);
         }
         let others = view.lanes.iter().filter(|lane| lane.slot != first.slot);
@@ -120,7 +119,7 @@ impl SharedLimit {
             [first].into_iter().chain(others).map(|lane| (lane, self.put(entry, lane, Work::Look))).collect();
         let (mut parts, mut left) = (Vec::with_capacity(looks.len()), permits);
         for (lane, look) in looks {
-            let part = free(&outcome(look).await?).min(left);
+            let part = look.await?.free().min(left);
             left -= part;
             parts.push((lane, part));
         }
@@ -130,6 +129,6 @@ impl SharedLimit {
 }
 
 /// The lane that a charge came by. Home is home under any plan; what a grant that is no more was charged is void.
-fn lane_of<'a>(view: &'a View, charge: &Charge) -> Option<&'a Arc<Lane>> {
+pub(super) fn lane_of<'a>(view: &'a View, charge: &Charge) -> Option<&'a Arc<Lane>> {
     view.lanes.iter().find(|lane| lane.slot == charge.slot && (lane.is_home || lane.id == charge.id))
 }

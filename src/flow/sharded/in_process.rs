@@ -1,0 +1,73 @@
+//! What this process decides by itself: no I/O, no lock that callers share, nothing allocated.
+
+use super::SharedLimit;
+use super::call::SILENCE;
+use super::entry::{Entry, View};
+use super::job::Work;
+use super::purse::Purse;
+use crate::clock::Micros;
+use crate::decision::{DecidedBy, Decision, Receipt, StoreFacts};
+use crate::error::Error;
+use crate::sync::Arc;
+
+impl SharedLimit {
+    /// None: only the store can tell.
+    #[inline]
+    pub(crate) fn try_acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
+        self.limit.check_permits(permits)?;
+        let (view, now) = (entry.load(), self.clock.now());
+        let Some(purse) = &entry.purse else { return Ok(self.shut(entry, &view, permits, now)) };
+        if let Some(decision) = self.spend(entry, purse, permits, now) {
+            if view.is_split() && entry.is_due(now, SILENCE) {
+                drop(self.put(entry, view.home(), Work::Make));
+            }
+            return Ok(Some(decision));
+        }
+        let denied = self.shut(entry, &view, permits, now);
+        if denied.is_none() {
+            self.refill(entry, purse);
+        }
+        Ok(denied)
+    }
+
+    /// An admission by permits that are held here.
+    #[inline]
+    pub(super) fn spend(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        purse: &Purse,
+        permits: u64,
+        now: Micros,
+    ) -> Option<Decision> {
+        let spent = purse.spend(permits, now)?;
+        if spent.is_low {
+            self.refill(entry, purse);
+        }
+        let (remaining, new_at) = purse.outlook.load();
+        let reset_after = new_at.saturating_sub(now);
+        let facts = StoreFacts { remaining, reset_after, exact: false, decided_by: DecidedBy::Lease };
+        Some(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, &[spent.charge])))
+    }
+
+    /// A denial, if no shard can have so many permits.
+    #[inline]
+    fn shut(&self, entry: &Entry, view: &View, permits: u64, now: Micros) -> Option<Decision> {
+        if self.ceiling == 0 {
+            return None;
+        }
+        let mut wait = Micros::MAX;
+        for lane in &view.lanes {
+            match lane.opens_in(&lane.ceiling.known(), permits, now) {
+                Some(0) => return None,
+                Some(opens_in) => wait = wait.min(opens_in),
+                None => {}
+            }
+        }
+        // More than any share holds: the shards have to be looked at together.
+        if wait == Micros::MAX {
+            return None;
+        }
+        self.tell_denied(&entry.key, permits, now);
+        Some(Decision::denied_by_store(StoreFacts { decided_by: DecidedBy::Ceiling, ..view.facts(None, now) }, wait))
+    }
+}

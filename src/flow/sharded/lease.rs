@@ -1,0 +1,186 @@
+//! Leases: how a purse is filled ahead of need, and how what is left comes back.
+
+use std::time::Duration;
+
+use super::SharedLimit;
+use super::entry::{Entry, View};
+use super::job::{Miss, Outcome, Work};
+use super::lane::Lane;
+use super::purse::{Lease, Purse};
+use super::settle::lane_of;
+use crate::clock::Micros;
+use crate::limit::Share;
+use crate::selector::Candidates;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Mutex, lock};
+
+/// A process never holds more than this part of a share.
+const PART: u64 = 4;
+
+/// How leases of a limit are taken, and who has some.
+pub(super) struct Leasing {
+    horizon: Micros,
+    ttl: Micros,
+    /// Keys with permits in their purse. They stay in use until they have given them back.
+    keys: Mutex<Leased>,
+}
+
+#[derive(Default)]
+struct Leased {
+    entries: Vec<Arc<Entry>>,
+    /// A task gives back what expires.
+    swept: bool,
+}
+
+impl Leasing {
+    pub(super) fn new(leases: &crate::Leases) -> Self {
+        let micros = |time: Duration| time.as_micros() as Micros;
+        Self { horizon: micros(leases.horizon), ttl: micros(leases.ttl), keys: Mutex::default() }
+    }
+}
+
+impl SharedLimit {
+    /// Has a task fill the key's purse, unless one is at it.
+    #[inline(never)]
+    pub(super) fn refill(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse) {
+        if purse.refilling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
+        let task = async move {
+            limit.fill(&entry).await;
+            limit.rest(entry);
+        };
+        // Without a runtime it can't be: then calls go to the store, and fail there.
+        if self.engine.spawn(task).is_err() {
+            purse.refilling.store(false, Ordering::Release);
+        }
+    }
+
+    /// One lease from each shard at the most.
+    async fn fill(self: &Arc<Self>, entry: &Arc<Entry>) {
+        let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
+        let _done = Refilling(purse);
+        for _ in 0..entry.view().lanes.len() {
+            let (view, now) = (entry.view(), self.clock.now());
+            let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon);
+            purse.refill_below(target / 2);
+            let wanted = target.saturating_sub(purse.held());
+            let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
+            match self.ask(entry, lane, Work::Lease(permits)).await {
+                Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, lane, &found),
+                Ok(_) | Err(Miss::Stale) => {}
+                Err(Miss::Failed(_)) => return,
+            }
+        }
+    }
+
+    /// The shard to ask next, and for how much; none if none could have anything.
+    fn lender<'a>(&self, entry: &Entry, view: &'a View, wanted: u64, now: Micros) -> Option<(&'a Arc<Lane>, u64)> {
+        let lanes = &view.lanes;
+        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(), now }) % lanes.len();
+        let mut open =
+            (0..lanes.len()).map(|step| &lanes[(first + step) % lanes.len()]).filter(|lane| lane.is_open(1, now));
+        let lane = open.next()?;
+        let permits = wanted.min(lane.burst / PART).min(lane.most(now));
+        (permits > 0).then_some((lane, permits))
+    }
+
+    fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
+        let Outcome { header, share, sent, .. } = found;
+        let mut until = sent + leasing.ttl;
+        if let Share::Fixed(window) = share {
+            // The permits of a window are not to be spent in the next one.
+            until = until.min(sent + (window.window - header.at % window.window));
+        }
+        purse.add(Lease { charge: found.charge(lane.slot, found.verdict.granted), until });
+        if !purse.listed.swap(true, Ordering::AcqRel) {
+            self.list(leasing, Arc::clone(entry));
+        }
+    }
+
+    /// From now on a task looks after what the key holds.
+    fn list(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
+        let leased = &mut *lock(&leasing.keys);
+        leased.entries.push(entry);
+        if !std::mem::replace(&mut leased.swept, true) {
+            let limit = Arc::clone(self);
+            // It was a task of this runtime that came here.
+            let _ = self.engine.spawn(async move { limit.sweep().await });
+        }
+    }
+
+    /// Gives back what expires, and all that is held by keys that fell quiet, until nobody holds anything.
+    async fn sweep(self: Arc<Self>) {
+        let Some(leasing) = &self.leasing else { return };
+        loop {
+            tokio::time::sleep(Duration::from_micros(leasing.ttl / 2)).await;
+            let entries = lock(&leasing.keys).entries.clone();
+            for entry in entries {
+                self.look_through(leasing, entry);
+            }
+            let leased = &mut *lock(&leasing.keys);
+            if leased.entries.is_empty() {
+                leased.swept = false;
+                return;
+            }
+        }
+    }
+
+    fn look_through(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
+        let Some(purse) = &entry.purse else { return };
+        let (now, used) = (self.clock.now(), purse.used());
+        let quiet = purse.seen.swap(used, Ordering::Relaxed) == used;
+        self.hand_back(&entry, purse.take_back(if quiet { None } else { Some(now) }));
+        if quiet && purse.held() == 0 {
+            lock(&leasing.keys).entries.retain(|other| !Arc::ptr_eq(other, &entry));
+            purse.listed.store(false, Ordering::Release);
+            // Somebody may have filled it meanwhile, and found it listed.
+            if purse.held() > 0 && !purse.listed.swap(true, Ordering::AcqRel) {
+                self.list(leasing, Arc::clone(&entry));
+            }
+            self.rest(entry);
+        }
+    }
+
+    fn hand_back(self: &Arc<Self>, entry: &Arc<Entry>, leases: Vec<Lease>) {
+        let view = entry.view();
+        for Lease { charge, .. } in leases {
+            if let Some(lane) = lane_of(&view, &charge) {
+                lane.ceiling.clear();
+                self.give_back(entry, lane, charge.refund(charge.permits));
+            }
+        }
+    }
+
+    /// Gives back everything that this process holds.
+    ///
+    /// # Cancel safety
+    /// What was begun goes on.
+    pub(crate) async fn return_leases(self: &Arc<Self>) {
+        let Some(leasing) = &self.leasing else { return };
+        let entries = lock(&leasing.keys).entries.clone();
+        let mut returned = Vec::new();
+        for entry in &entries {
+            let Some(purse) = &entry.purse else { continue };
+            let view = entry.view();
+            for Lease { charge, .. } in purse.take_back(None) {
+                if let Some(lane) = lane_of(&view, &charge) {
+                    returned.push(self.put(entry, lane, Work::Refund(charge.refund(charge.permits))));
+                }
+            }
+        }
+        for refund in returned {
+            let _ = refund.await;
+        }
+    }
+}
+
+/// Whoever fills a purse says so until he is done, or gone.
+struct Refilling<'a>(&'a Purse);
+
+impl Drop for Refilling<'_> {
+    fn drop(&mut self) {
+        self.0.refilling.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,238 @@
+//! A purse: the permits of one key that this process has taken ahead, and spends by itself.
+//!
+//! Each thread spends from a stripe of its own, so that cores do not fight over a cache line. A stripe that is empty takes
+//! a slice of the reserve, and where that is empty too, what others have. Permits of one call come from one charge.
+
+use crossbeam_utils::CachePadded;
+use crossbeam_utils::atomic::AtomicCell;
+
+use crate::clock::Micros;
+use crate::decision::Charge;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, lock, thread};
+
+/// A stripe is filled with this part of what each could have: late ones find something left.
+const SLICES: u64 = 4;
+
+pub(super) struct Purse {
+    stripes: Box<[CachePadded<Stripe>]>,
+    reserve: CachePadded<Stripe>,
+    /// Permits that calls asked for and did not find here.
+    missed: AtomicU64,
+    /// Below this the reserve is to be refilled.
+    low: AtomicU64,
+    /// Somebody is at it.
+    pub refilling: AtomicBool,
+    /// The limit's list of keys with leases has this one.
+    pub listed: AtomicBool,
+    pub recent: Mutex<Use>,
+    /// What was used when it was last looked through.
+    pub seen: AtomicU64,
+    /// What the shards can have at the most, and when they are as new, as of the last answer.
+    pub outlook: AtomicCell<(u64, Micros)>,
+}
+
+/// What a key had use for, as its refills measure it.
+#[derive(Default)]
+pub(super) struct Use {
+    since: Micros,
+    used: u64,
+    /// Permits a microsecond.
+    rate: f64,
+}
+
+impl Use {
+    /// Permits for one horizon of use as it was lately.
+    pub(super) fn target(&mut self, used: u64, now: Micros, horizon: Micros) -> u64 {
+        let (new, elapsed) = (used - self.used, now.saturating_sub(self.since));
+        if self.since == 0 {
+            // A key's first calls: nothing is known but that there are some.
+            (self.since, self.rate) = (now, 2.0 * new as f64 / horizon as f64);
+        } else if elapsed >= horizon / 4 {
+            let lately = new as f64 / elapsed as f64;
+            // A key that was quiet begins anew; else the mean of now and before.
+            self.rate = if elapsed > 4 * horizon { lately } else { f64::midpoint(self.rate, lately) };
+            (self.since, self.used) = (now, used);
+        } else {
+            self.rate = self.rate.max(new as f64 / horizon as f64);
+        }
+        (self.rate * horizon as f64).ceil() as u64
+    }
+}
+
+/// One thread's part, or what nobody has taken yet.
+#[derive(Default)]
+struct Stripe {
+    /// Permits in it, for those who look before they lock.
+    left: AtomicU64,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    leases: Vec<Lease>,
+    spent: u64,
+}
+
+/// Permits of one charge.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    pub charge: Charge,
+    /// Until then they may be spent, by this process's clock.
+    pub until: Micros,
+}
+
+/// Permits that were spent.
+pub(super) struct Spent {
+    pub charge: Charge,
+    /// The reserve is low, and nobody is at it.
+    pub is_low: bool,
+}
+
+thread_local! {
+    /// Threads are numbered as they come.
+    static THREAD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+}
+
+impl Purse {
+    pub(super) fn new() -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from).next_power_of_two();
+        Self {
+            stripes: (0..threads).map(|_| CachePadded::default()).collect(),
+            reserve: CachePadded::default(),
+            missed: AtomicU64::new(0),
+            low: AtomicU64::new(0),
+            refilling: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+            recent: Mutex::default(),
+            seen: AtomicU64::new(0),
+            outlook: AtomicCell::new((0, 0)),
+        }
+    }
+
+    /// Spends permits that are held here; none if they are not.
+    #[inline]
+    pub(super) fn spend(&self, permits: u64, now: Micros) -> Option<Spent> {
+        let own = self.own();
+        if let Some(charge) = own.spend(permits, now) {
+            return Some(Spent { charge, is_low: false });
+        }
+        self.spend_elsewhere(own, permits, now)
+    }
+
+    #[inline]
+    fn own(&self) -> &Stripe {
+        &self.stripes[THREAD.with(|thread| *thread) & (self.stripes.len() - 1)]
+    }
+
+    #[inline(never)]
+    fn spend_elsewhere(&self, own: &Stripe, permits: u64, now: Micros) -> Option<Spent> {
+        let slice = self.reserve.left() / (SLICES * self.stripes.len() as u64);
+        let from_reserve = self.reserve.take(permits, slice, now);
+        let is_low =
+            || self.reserve.left() <= self.low.load(Ordering::Relaxed) && !self.refilling.load(Ordering::Relaxed);
+        let found = from_reserve.or_else(|| self.stripes.iter().find_map(|stripe| stripe.take(permits, 0, now)));
+        let Some(mut lease) = found else {
+            self.missed.fetch_add(permits, Ordering::Relaxed);
+            return None;
+        };
+        let charge = Charge { permits, ..lease.charge };
+        lease.charge.permits -= permits;
+        own.put(lease, permits);
+        Some(Spent { charge, is_low: is_low() })
+    }
+
+    /// Adds what a shard has granted.
+    pub(super) fn add(&self, lease: Lease) {
+        self.reserve.put(lease, 0);
+    }
+
+    /// Permits that are held now.
+    pub(super) fn held(&self) -> u64 {
+        self.all().map(Stripe::left).sum()
+    }
+
+    /// What this process had use for, so far: what was spent, and what was not found.
+    pub(super) fn used(&self) -> u64 {
+        self.all().map(|stripe| lock(&stripe.inside).spent).sum::<u64>() + self.missed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refill_below(&self, low: u64) {
+        self.low.store(low, Ordering::Relaxed);
+    }
+
+    /// Takes out what may be spent no more, or all there is.
+    pub(super) fn take_back(&self, now: Option<Micros>) -> Vec<Lease> {
+        self.all().flat_map(|stripe| stripe.take_back(now)).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Stripe> {
+        self.stripes.iter().chain([&self.reserve]).map(|stripe| &**stripe)
+    }
+}
+
+impl Stripe {
+    #[inline]
+    fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn spend(&self, permits: u64, now: Micros) -> Option<Charge> {
+        if self.left() < permits {
+            return None;
+        }
+        let inside = &mut *lock(&self.inside);
+        let lease = inside.leases.last_mut().filter(|lease| lease.charge.permits >= permits && now < lease.until)?;
+        lease.charge.permits -= permits;
+        inside.spent += permits;
+        let charge = Charge { permits, ..lease.charge };
+        self.left.store(self.left() - permits, Ordering::Relaxed);
+        Some(charge)
+    }
+
+    /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent.
+    fn take(&self, permits: u64, slice: u64, now: Micros) -> Option<Lease> {
+        if self.left() < permits {
+            return None;
+        }
+        let inside = &mut *lock(&self.inside);
+        let enough = |lease: &Lease| lease.charge.permits >= permits && now < lease.until;
+        // The one that expires first.
+        let found = (0..inside.leases.len()).filter(|index| enough(&inside.leases[*index]));
+        let index = found.min_by_key(|index| inside.leases[*index].until)?;
+        let lease = &mut inside.leases[index];
+        let taken = permits.max(slice).min(lease.charge.permits);
+        let part = Lease { charge: Charge { permits: taken, ..lease.charge }, until: lease.until };
+        lease.charge.permits -= taken;
+        if lease.charge.permits == 0 {
+            inside.leases.swap_remove(index);
+        }
+        self.left.store(self.left() - taken, Ordering::Relaxed);
+        Some(part)
+    }
+
+    /// Puts a lease in, of which `spent` permits are spent already.
+    fn put(&self, lease: Lease, spent: u64) {
+        let inside = &mut *lock(&self.inside);
+        inside.spent += spent;
+        if lease.charge.permits > 0 {
+            // Those that are used up make room.
+            inside.leases.retain(|lease| lease.charge.permits > 0);
+            inside.leases.push(lease);
+            self.left.store(self.left() + lease.charge.permits, Ordering::Relaxed);
+        }
+    }
+
+    fn take_back(&self, now: Option<Micros>) -> Vec<Lease> {
+        let inside = &mut *lock(&self.inside);
+        let over = |lease: &mut Lease| now.is_none_or(|now| now >= lease.until);
+        let back: Vec<Lease> = inside.leases.extract_if(.., over).filter(|lease| lease.charge.permits > 0).collect();
+        let left = inside.leases.iter().map(|lease| lease.charge.permits).sum();
+        self.left.store(left, Ordering::Relaxed);
+        back
+    }
+}

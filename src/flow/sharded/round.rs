@@ -1,0 +1,249 @@
+//! A round: the calls that go to a shard together, and the one answer that all of them read.
+//!
+//! One allocation a round instead of one a call. Whoever answers it wakes all who wait; each finds its own verdict by
+//! its place. Whoever goes away before that says so, and what was granted to it comes back to the lane.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+
+use super::job::{Answer, Miss, Outcome, Work};
+use crate::clock::Micros;
+use crate::error::ErrorKind;
+use crate::kernel::{Ask, Header, Refund, Verdict};
+use crate::limit::Share;
+use crate::sync::{Arc, Mutex, lock};
+use crate::wire::{GrantId, Verdicts};
+
+#[derive(Default)]
+pub(super) struct Round {
+    seats: Mutex<Vec<Taken>>,
+    answer: OnceLock<Answered>,
+}
+
+/// One call's seat, as the round has it.
+struct Taken {
+    work: Work,
+    since: Micros,
+    waker: Option<Waker>,
+    /// Nobody waits for it any more.
+    gone: bool,
+}
+
+/// A call's seat, as the call has it: resolves to its outcome.
+///
+/// Dropped before the round was sent, an ask costs nothing.
+#[must_use = "dropping it gives the call up"]
+pub(super) struct Seat {
+    round: Arc<Round>,
+    index: usize,
+}
+
+/// Where a call finds its verdict.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In this one of the asks, behind so many others.
+    Ask { ask: u32, ahead: u64, count: u64 },
+    /// It asked for nothing: the header says it all.
+    Header,
+    /// It gives back. What was surely not sent is kept for the next round.
+    Refund,
+    /// It had waited for too long before the round was sent.
+    Late,
+}
+
+struct Answered {
+    places: Vec<Place>,
+    asks: Vec<Ask>,
+    result: Result<Decided, Miss>,
+}
+
+/// What a run decided.
+pub(super) struct Decided {
+    pub header: Header,
+    pub share: Share,
+    pub id: GrantId,
+    pub sent: Micros,
+    pub verdicts: Verdicts,
+}
+
+/// What a round comes to when it is sent.
+#[derive(Default)]
+pub(super) struct Sealed {
+    places: Vec<Place>,
+    pub asks: Vec<Ask>,
+    pub refunds: Vec<Refund>,
+    pub debt: u64,
+    pub reset: bool,
+    pub make: bool,
+    /// Whether there is anything to send.
+    pub wanted: bool,
+    /// Permits that its calls ask for, without leases; also those that are not sent.
+    pub asked: u64,
+}
+
+impl Round {
+    /// A round that is over: for a call that can't be taken.
+    pub(super) fn refused(miss: Miss) -> Seat {
+        let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
+        Seat { round: Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) }), index: 0 }
+    }
+
+    /// Takes a seat. Says how many are taken now.
+    pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros) -> (Seat, usize) {
+        let mut seats = lock(&self.seats);
+        let index = seats.len();
+        seats.push(Taken { work, since: now, waker: None, gone: false });
+        (Seat { round: Arc::clone(self), index }, index + 1)
+    }
+
+    /// What is to be sent: nothing for calls that nobody waits for, or that came before `too_old`. A refund is never too
+    /// late. Nobody may join after this.
+    pub(super) fn seal(&self, too_old: Micros) -> Sealed {
+        let mut sealed = Sealed::default();
+        let seats = lock(&self.seats);
+        sealed.places.reserve_exact(seats.len());
+        for seat in &*seats {
+            sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
+            let late = seat.since < too_old && !matches!(seat.work, Work::Refund(_));
+            let place =
+                if late || seat.gone && seat.work.dies_with_its_caller() { Place::Late } else { sealed.add(seat.work) };
+            sealed.places.push(place);
+        }
+        sealed
+    }
+
+    /// Answers everybody. What comes back are permits that nobody waits for, each with the outcome it came by.
+    pub(super) fn answer(&self, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<(u64, Outcome)> {
+        let answered = Answered { places: sealed.places, asks: sealed.asks, result };
+        let seats = {
+            let mut seats = lock(&self.seats);
+            // A round whose task went away after it was answered keeps its answer.
+            let _ = self.answer.set(answered);
+            std::mem::take(&mut *seats)
+        };
+        let mut surplus = Vec::new();
+        for (index, seat) in seats.into_iter().enumerate() {
+            if let Some(waker) = seat.waker {
+                // One that panics is its owner's affair; the others still have to be woken.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
+            if let (true, Some(ask), Some(Ok(outcome))) = (seat.gone, seat.work.ask(), self.outcome(index))
+                && outcome.verdict.granted > 0
+            {
+                surplus.push((ask.permits * outcome.verdict.granted, outcome));
+            }
+        }
+        surplus
+    }
+
+    fn outcome(&self, index: usize) -> Option<Answer> {
+        let Answered { places, asks, result } = self.answer.get()?;
+        let place = places.get(index).copied().unwrap_or(Place::Header);
+        let Place::Ask { ask, ahead, count } = place else {
+            return Some(match (place, result) {
+                (Place::Late, _) => Err(late()),
+                (Place::Refund, Err(Miss::Failed(error))) if error.kind() != ErrorKind::Unknown => Err(Miss::Stale),
+                (_, Ok(decided)) => Ok(decided.outcome(Verdict::default())),
+                (_, Err(miss)) => Err(miss.clone()),
+            });
+        };
+        Some(match result {
+            Ok(decided) => {
+                let (permits, all) = (asks[ask as usize].permits, decided.verdicts[ask as usize]);
+                let granted = all.granted.saturating_sub(ahead).min(count);
+                let line = all.line + ahead as i64 * permits as i64 * decided.share.cost();
+                Ok(decided.outcome(Verdict { granted, lack: all.lack, line }))
+            }
+            Err(miss) => Err(miss.clone()),
+        })
+    }
+}
+
+fn late() -> Miss {
+    Miss::not_sent("redis", "waited for its shard for longer than the time-out; nothing was charged; try again")
+}
+
+impl Decided {
+    fn outcome(&self, verdict: Verdict) -> Outcome {
+        Outcome { header: self.header, verdict, share: self.share, id: self.id, sent: self.sent }
+    }
+}
+
+impl Sealed {
+    /// How many calls had a seat.
+    pub(super) fn calls(&self) -> usize {
+        self.places.len()
+    }
+
+    fn add(&mut self, work: Work) -> Place {
+        self.wanted = true;
+        match work {
+            Work::Ask(_) | Work::Lease(_) | Work::Look => {}
+            Work::Make => self.make = true,
+            Work::Reset => self.reset = true,
+            Work::Debt(permits) => self.debt = self.debt.saturating_add(permits),
+            Work::Refund(refund) => self.refunds.push(refund),
+        }
+        let Some(Ask { permits, count }) = work.ask() else {
+            return if matches!(work, Work::Refund(_)) { Place::Refund } else { Place::Header };
+        };
+        let mut ahead = 0;
+        match self.asks.last_mut() {
+            Some(ask) if ask.permits == permits => {
+                ahead = ask.count;
+                ask.count += count;
+            }
+            _ => self.asks.push(Ask { permits, count }),
+        }
+        Place::Ask { ask: self.asks.len() as u32 - 1, ahead, count }
+    }
+}
+
+impl Seat {
+    /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.
+    pub(super) fn leave(&mut self) -> Option<Answer> {
+        if self.round.answer.get().is_none() {
+            let left = lock(&self.round.seats).get_mut(self.index).map(|seat| {
+                seat.gone = true;
+                seat.waker.take()
+            });
+            // The last waker of a task may drop the task: not under the lock.
+            if left.is_some() {
+                return None;
+            }
+        }
+        self.round.outcome(self.index)
+    }
+}
+
+impl Future for Seat {
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(answer) = self.round.outcome(self.index) {
+            return Poll::Ready(answer);
+        }
+        let mut seats = lock(&self.round.seats);
+        // It is answered under the lock.
+        let Some(seat) = seats.get_mut(self.index) else {
+            drop(seats);
+            return Poll::Ready(self.round.outcome(self.index).unwrap_or_else(|| Err(Miss::ended())));
+        };
+        let before = match &seat.waker {
+            Some(waker) if waker.will_wake(context.waker()) => None,
+            _ => seat.waker.replace(context.waker().clone()),
+        };
+        drop(seats);
+        // The last waker of a task may drop the task.
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = self.leave();
+    }
+}

@@ -1,0 +1,100 @@
+//! What only a limiter on a shared store can do.
+
+use std::time::Duration;
+
+use super::{Limiter, Store};
+use crate::error::{Error, ErrorKind};
+use crate::flow::sharded::SharedLimit;
+use crate::leases::Leases;
+use crate::limit::Limit;
+use crate::named::NamedLimit;
+use crate::sync::lock;
+
+/// Needs the feature `redis`.
+impl Limiter {
+    /// As [`define`](Limiter::define), for a limit whose permits are taken ahead and spent in process: no call waits for
+    /// the store as long as it has some. [`Leases`] tells what that costs in accuracy.
+    ///
+    /// The embedded store is in process already: there it is the same as `define`. A pacing queue can't be leased, and isn't.
+    ///
+    /// # Errors
+    /// As [`define`](Limiter::define); [`ErrorKind::InvalidSetting`] for leases that do not fit the limit.
+    ///
+    /// ```
+    /// # use shardlimit::{Leases, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+    /// let checkout = limiter.define_leased("checkout", "500000/s burst 50000".parse()?, Leases::default())?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn define_leased(&self, name: &str, limit: Limit, leases: Leases) -> Result<NamedLimit, Error> {
+        let stored = leases.carve(limit)?;
+        self.define_as(name, limit, Some(leases), || {
+            Ok(match &self.0.store {
+                local @ Store::Local { .. } => local.define(name, limit),
+                Store::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, stored, Some(&leases))),
+            })
+        })
+    }
+
+    /// Gives back the permits that this process holds, and waits for up to `within` until the store has them. Calls
+    /// after this work, and may take permits ahead again. Nothing to do on the embedded store.
+    ///
+    /// Without it they come back when they expire, as long as the runtime lives; if it ends first they are lost, and
+    /// the limit is that much stricter for a moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unknown`] if the store did not confirm all of them in time.
+    ///
+    /// # Cancel safety
+    /// What was begun goes on.
+    ///
+    /// ```no_run
+    /// # async fn run(limiter: shardlimit::Limiter) -> Result<(), shardlimit::Error> {
+    /// limiter.return_leases(std::time::Duration::from_millis(100)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn return_leases(&self, within: Duration) -> Result<(), Error> {
+        let Store::Shared(shared) = &self.0.store else { return Ok(()) };
+        let limits: Vec<_> = lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect();
+        let (done, returned) = tokio::sync::oneshot::channel();
+        shared.engine.spawn(async move {
+            let all = async {
+                for limit in limits {
+                    limit.return_leases().await;
+                }
+            };
+            let _ = done.send(tokio::time::timeout(within, all).await);
+        })?;
+        if let Ok(Ok(())) = returned.await {
+            return Ok(());
+        }
+        let message = format!("some leases were not confirmed within {within:?}; the others are given back");
+        Err(Error::new(ErrorKind::Unknown, "leases", message))
+    }
+
+    /// The topology of the cluster, as it changes. `None` on the embedded store.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), shardlimit::Error> {
+    /// let limiter = shardlimit::Limiter::builder().redis(["redis://127.0.0.1:6379"]).build()?;
+    /// let mut topology = limiter.watch_topology()?.expect("it is on a cluster");
+    /// while let Some(now) = topology.changed().await {
+    ///     println!("{} masters own {} slots", now.masters().len(), now.covered());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the limiter has no runtime yet and none can be started.
+    pub fn watch_topology(&self) -> Result<Option<crate::TopologyWatch>, Error> {
+        match &self.0.store {
+            Store::Local { .. } => Ok(None),
+            Store::Shared(shared) => {
+                shared.engine.start()?;
+                Ok(Some(crate::TopologyWatch::new(shared.engine.transport.watch_topology())))
+            }
+        }
+    }
+}
