@@ -10,15 +10,11 @@
 mod baseline;
 #[path = "instructions/cases.rs"]
 mod cases;
-#[path = "../../../tests/support/server.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod server;
-
 use std::process::{Command, ExitCode};
 
 use baseline::Baseline;
 use cases::{CASES, Case, NOTHING, Place};
-use server::Server;
+use shardlimit_peers::cluster::{Server, url};
 
 /// The argument that makes this program the one that is counted; then the case, its calls and a server's URL.
 const CHILD: &str = "--counted";
@@ -76,7 +72,7 @@ fn main() -> ExitCode {
 /// Instructions a call of each case, less those of the loop itself. None: not decided in process.
 fn count_all(only_embedded: bool) -> Vec<(&'static str, Option<f64>)> {
     let server = (!only_embedded).then(|| Server::start(&[]));
-    let url = server.as_ref().map_or_else(String::new, |server| format!("redis://127.0.0.1:{}", server.port));
+    let url = server.as_ref().map_or_else(String::new, url);
     let empty = count(&NOTHING, &url).expect("nothing is decided at once");
     let cases = CASES.iter().filter(|case| !only_embedded || matches!(case.place, Place::Embedded(_)));
     cases.map(|case| (case.name, count(case, &url).map(|count| count - empty))).collect()
