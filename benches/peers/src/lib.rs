@@ -7,6 +7,7 @@
 //! * [`Rounds`]: anything else that returns [`Figures`], one turn after another.
 //! * [`load`]: callers on a runtime, in a closed loop or on a schedule. [`cluster`]: throw-away servers to call.
 //! * [`Options`]: what a bench is told on its command line. [`Table`] and [`chart`]: what it has to say.
+//! * [`machine`] and [`usage`]: what it ran on, and what it used.
 
 pub mod chart;
 pub mod cluster;
@@ -16,6 +17,7 @@ pub mod machine;
 mod options;
 mod rounds;
 mod table;
+pub mod usage;
 
 pub use contest::{CONTEST_ROUNDS, Contestant, Work, contest};
 pub use options::{Defaults, Options};
