@@ -5,9 +5,11 @@
 //!
 //! * [`contest`]: synchronous loops on a few threads, in nanoseconds a decision.
 //! * [`Rounds`]: anything else that returns [`Figures`], one turn after another.
+//! * [`baseline`]: what they are compared with on a cluster.
 //! * [`load`]: callers on a runtime, in a closed loop or on a schedule. [`cluster`]: throw-away servers to call.
 //! * [`Options`]: what a bench is told on its command line. [`Table`] and [`chart`]: what it has to say.
 
+pub mod baseline;
 pub mod chart;
 pub mod cluster;
 mod contest;
