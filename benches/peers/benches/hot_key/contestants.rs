@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shardlimit::{Handle, Limiter, NamedLimit, Plan};
+use shardlimit::{Handle, Limiter, NamedLimit, Plan, Shards};
 use shardlimit_peers::baseline::ScriptCaller;
 use shardlimit_peers::cluster::{Cluster, urls};
 use tokio::runtime::Runtime;
@@ -17,6 +17,8 @@ pub(crate) struct Contestants<'a> {
     pub runtime: &'a Runtime,
     pub cluster: &'a Cluster,
     pub exact: Handle,
+    /// As `exact`, but never split.
+    pub whole: Handle,
     pub leased: Option<Handle>,
     pub one_key: ScriptCaller,
     pub naive_split: ScriptCaller,
@@ -28,9 +30,11 @@ impl<'a> Contestants<'a> {
     pub(crate) fn new(runtime: &'a Runtime, cluster: &'a Cluster) -> Self {
         runtime.block_on(async {
             let builder = Limiter::builder().redis(urls(cluster)).runtime(runtime.handle().clone());
-            let limiter = builder.build().expect("valid settings");
+            let limiter = builder.clone().build().expect("valid settings");
+            let unsplit = builder.shards(Shards::Off).build().expect("valid settings");
             let limit = format!("token-bucket {RATE}/s burst {BURST}").parse().expect("a valid limit");
             let exact = limiter.define("exact", limit).expect("a valid name");
+            let whole = unsplit.define("whole", limit).expect("a valid name");
             let plan = split(&exact).await;
             let leased = leased(&limiter);
             if let Some(leased) = &leased {
@@ -41,6 +45,7 @@ impl<'a> Contestants<'a> {
                 runtime,
                 cluster,
                 exact: handle(exact),
+                whole: handle(whole),
                 leased: leased.map(handle),
                 one_key: ScriptCaller::new(cluster, [KEY.to_owned()], RATE, BURST).await,
                 naive_split: ScriptCaller::new(cluster, naive_keys(), RATE, BURST).await,

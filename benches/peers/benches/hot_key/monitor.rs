@@ -16,12 +16,14 @@ impl Monitor {
         Self(connection)
     }
 
-    /// The next script run, with all its arguments.
-    pub(crate) fn next_run(&mut self) -> Cmd {
+    /// The next script run on this key, with all its arguments.
+    pub(crate) fn next_run(&mut self, key: &[u8]) -> Cmd {
         loop {
             let Ok(Value::SimpleString(line)) = self.0.recv_response() else { panic!("no script run in 10 s") };
             let words = words(&line);
-            if words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EVALSHA")) && !line.contains(" lua] ") {
+            // Name, sum, number of keys, key.
+            let on_key = words.get(3).is_some_and(|word| word == key);
+            if on_key && words[0].eq_ignore_ascii_case(b"EVALSHA") {
                 let mut command = Cmd::new();
                 for word in words {
                     command.arg(word);
