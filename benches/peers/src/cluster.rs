@@ -18,6 +18,26 @@ pub fn start(masters: usize) -> Cluster {
     Cluster::start(masters, 0, Layout::Contiguous, &["--cluster-node-timeout", "15000"])
 }
 
+/// How many scripts a server has run since it began.
+///
+/// # Panics
+/// If the server is gone.
+#[must_use]
+pub fn script_runs(server: &Server) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
+    let calls = |line: &str| {
+        let line = line.strip_prefix("cmdstat_evalsha:calls=").or_else(|| line.strip_prefix("cmdstat_eval:calls="))?;
+        line.split(',').next()?.parse::<u64>().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
+/// The same, of all nodes together.
+#[must_use]
+pub fn cluster_runs(cluster: &Cluster) -> u64 {
+    cluster.nodes.iter().map(|node| script_runs(&node.server)).sum()
+}
+
 /// The address of a server, as a limiter's builder wants it.
 #[must_use]
 pub fn url(server: &Server) -> String {

@@ -4,6 +4,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::rounds::{Figures, Results, Rounds, Spread};
+
 /// Many short rounds: on a shared machine the two cores are now near each other and now far apart, for seconds at a time.
 pub const CONTEST_ROUNDS: usize = 21;
 
@@ -22,24 +24,33 @@ pub struct Contestant<'a> {
 /// first.
 #[must_use]
 pub fn contest(title: &str, threads: usize, calls: u64, contestants: &[Contestant<'_>]) -> Vec<f64> {
+    let results = race(threads, calls, CONTEST_ROUNDS, contestants);
+    println!("{title}");
+    let row = |contestant: &Contestant<'_>| {
+        let median = |spread: Option<Spread>| spread.map_or(f64::NAN, |spread| spread.median);
+        let nanos = median(results.spread(contestant.name, "ns"));
+        let ratio = median(results.ratio(contestant.name, contestants[0].name, "rate"));
+        println!("  {:<28} {nanos:>7.1} ns a decision   {ratio:>5.2} x", contestant.name);
+        ratio
+    };
+    contestants.iter().map(row).collect()
+}
+
+/// The same without a word: `ns` a decision, and `rate`, decisions a second of all threads together.
+#[must_use]
+pub fn race(threads: usize, calls: u64, rounds: usize, contestants: &[Contestant<'_>]) -> Results {
     for contestant in contestants {
         run(contestant.work, threads, calls / 10); // warm-up
     }
-    let mut rounds = vec![Vec::with_capacity(CONTEST_ROUNDS); contestants.len()];
-    for _ in 0..CONTEST_ROUNDS {
-        for (times, contestant) in rounds.iter_mut().zip(contestants) {
-            times.push(run(contestant.work, threads, calls).as_secs_f64() * 1e9 / calls as f64);
-        }
+    let mut turns = Rounds::new(rounds);
+    for contestant in contestants {
+        turns.contestant(contestant.name, move || {
+            let seconds = run(contestant.work, threads, calls).as_secs_f64();
+            let rate = (threads as u64 * calls) as f64 / seconds;
+            Figures::new().with("ns", seconds * 1e9 / calls as f64).with("rate", rate)
+        });
     }
-    println!("{title}");
-    let ratios: Vec<f64> = rounds
-        .iter()
-        .map(|times| median(times.iter().zip(&rounds[0]).map(|(time, first)| first / time).collect()))
-        .collect();
-    for ((contestant, times), ratio) in contestants.iter().zip(&rounds).zip(&ratios) {
-        println!("  {:<28} {:>7.1} ns a decision   {ratio:>5.2} x", contestant.name, median(times.clone()));
-    }
-    ratios
+    turns.run()
 }
 
 fn run(work: Work<'_>, threads: usize, calls: u64) -> Duration {
@@ -58,9 +69,4 @@ fn run(work: Work<'_>, threads: usize, calls: u64) -> Duration {
             .collect();
         running.into_iter().map(|thread| thread.join().expect("a contestant panicked")).max().unwrap_or_default()
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

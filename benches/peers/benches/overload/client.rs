@@ -12,7 +12,7 @@ use shardlimit_peers::load::runtime;
 use shardlimit_peers::machine::processor_time;
 use tokio::runtime::Runtime;
 
-use super::job::{Counts, Job};
+use crate::job::{Counts, Job};
 
 /// Calls that fall due within so short a time are made together: sixteen processes that wake more often have no time
 /// left to call.

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::CLIENT;
-use super::client::monotonic;
-use super::job::{Counts, Job};
+use crate::CLIENT;
+use crate::client::monotonic;
+use crate::job::{Counts, Job};
 
 /// From the word to the start: enough for all of sixteen to hear it.
 const LEAD: Duration = Duration::from_millis(50);

@@ -6,9 +6,7 @@
 //! the masters are the limit and not this machine. As many callers keep to each master, so batches are as large on all of
 //! them; the rows by round-robin show what the library's default makes of the same callers.
 
-#[path = "scale_out/cap.rs"]
 mod cap;
-#[path = "scale_out/setup.rs"]
 mod setup;
 
 use std::error::Error;

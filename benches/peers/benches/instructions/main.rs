@@ -6,9 +6,7 @@
 //! The bench runs itself under callgrind, once a case. Instructions do not depend on how busy the machine is, so a loss of
 //! a few percent shows where nanoseconds would hide it.
 
-#[path = "instructions/baseline.rs"]
 mod baseline;
-#[path = "instructions/cases.rs"]
 mod cases;
 use std::process::{Command, ExitCode};
 

@@ -5,11 +5,8 @@
 //! Three masters, one key, 10,000 permits a second; 2, 20 and 200 times as many calls, from 1, 4 and 16 processes, each
 //! with a limiter of its own. What counts is how often Redis is asked for each permit that it gives.
 
-#[path = "overload/client.rs"]
 mod client;
-#[path = "overload/fleet.rs"]
 mod fleet;
-#[path = "overload/job.rs"]
 mod job;
 
 use std::cell::Cell;
