@@ -66,7 +66,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let results = rounds.run();
     print!("{}", load_table(&results));
     if let Some(path) = options.chart("many_keys") {
-        chart(&memory, keys, &results).draw(&path)?;
+        rate_chart(keys, &results).draw(&path)?;
+    }
+    if let Some(path) = options.chart("many_keys_memory") {
+        memory_chart(&memory, keys).draw(&path)?;
     }
     Ok(())
 }
@@ -148,20 +151,25 @@ fn load_table(results: &Results) -> Table {
     table
 }
 
-fn chart(memory: &[(usize, Found)], keys: u64, results: &Results) -> Bars {
+fn rate_chart(keys: u64, results: &Results) -> Bars {
     let rate = |name: &str| results.spread(name, "rate").map_or(f64::NAN, |rate| rate.median);
-    let mut series: Vec<Series<f64>> = memory
-        .iter()
-        .map(|(max_keys, found)| Series {
-            name: ours(*max_keys),
-            values: vec![bytes_a_key(*max_keys, found, keys), rate(&ours(*max_keys))],
-        })
-        .collect();
-    series.push(Series { name: BARE.into(), values: vec![f64::NAN, rate(BARE)] });
     Bars {
-        title: format!("{} keys on 3 masters", count(keys as f64)),
-        y: ("bytes; decisions/s", Scale::Log),
-        groups: vec!["bytes a tracked key".into(), "decisions/s".into()],
-        series,
+        title: format!("Decisions a second over {} keys, 3 masters, {CALLERS} callers", count(keys as f64)),
+        y: ("decisions/s", Scale::Linear),
+        groups: vec!["keys as users come".into()],
+        series: results.names().map(|name| Series { name: name.into(), values: vec![rate(name)] }).collect(),
+    }
+}
+
+fn memory_chart(memory: &[(usize, Found)], keys: u64) -> Bars {
+    let bytes = |(max_keys, found): &(usize, Found)| Series {
+        name: ours(*max_keys),
+        values: vec![bytes_a_key(*max_keys, found, keys)],
+    };
+    Bars {
+        title: format!("Client memory after {} keys", count(keys as f64)),
+        y: ("bytes a tracked key", Scale::Linear),
+        groups: vec!["every key once".into()],
+        series: memory.iter().map(bytes).collect(),
     }
 }
