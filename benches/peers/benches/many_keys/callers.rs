@@ -16,7 +16,7 @@ use shardlimit_peers::load::{Caller, Outcome};
 /// Permits a second and burst of each key.
 pub(crate) const RATE: u64 = 100;
 pub(crate) const BURST: u64 = 20;
-/// How much fewer calls the next key gets: of a million keys the first has 6 % of all calls, the first thousand half.
+/// How much fewer calls the next key gets: of a million keys the first has 9 % of all calls, the first thousand 61 %.
 const EXPONENT: f64 = 1.05;
 
 /// A client that remembers so many keys of each limit.
