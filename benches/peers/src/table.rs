@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A table. The first column is text, the others are numbers.
+/// A table. The first column and those without a name are text, the others are numbers.
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -22,6 +22,10 @@ impl Table {
         self.rows.push(row);
     }
 
+    fn is_text(&self, column: usize) -> bool {
+        column == 0 || self.rows[0][column].is_empty()
+    }
+
     fn width(&self, column: usize) -> usize {
         self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
     }
@@ -32,13 +36,19 @@ impl fmt::Display for Table {
         let widths: Vec<usize> = (0..self.rows[0].len()).map(|column| self.width(column)).collect();
         for (index, row) in self.rows.iter().enumerate() {
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                if column == 0 { write!(f, "| {cell:<width$} |")? } else { write!(f, " {cell:>width$} |")? }
+                let edge = if column == 0 { "|" } else { "" };
+                if self.is_text(column) {
+                    write!(f, "{edge} {cell:<width$} |")?;
+                } else {
+                    write!(f, " {cell:>width$} |")?;
+                }
             }
             writeln!(f)?;
             if index == 0 {
                 for (column, width) in widths.iter().enumerate() {
-                    let rule = "-".repeat(width + 1);
-                    if column == 0 { write!(f, "|{rule}-|")? } else { write!(f, "{rule}:|")? }
+                    let edge = if column == 0 { "|" } else { "" };
+                    let end = if self.is_text(column) { "-" } else { ":" };
+                    write!(f, "{edge}{}{end}|", "-".repeat(width + 1))?;
                 }
                 writeln!(f)?;
             }

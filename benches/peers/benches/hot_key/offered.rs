@@ -1,6 +1,6 @@
 //! An open loop: calls come at a fixed rate, whatever became of those before.
 
-use shardlimit_peers::load::open_loop;
+use shardlimit_peers::load::{Caller, Outcome, open_loop};
 use shardlimit_peers::{Options, Rounds, Table, count, micros};
 
 use crate::contestants::Contestants;
@@ -9,6 +9,16 @@ use crate::contestants::Contestants;
 const SLOW: u64 = 20_000;
 const FAST: u64 = 50_000;
 const BASELINE: &str = "one key, 20,000/s";
+
+/// Answers at once: what is left is the generator's own lateness and its own price.
+#[derive(Clone)]
+struct Nobody;
+
+impl Caller for Nobody {
+    async fn call(&mut self) -> Outcome {
+        Outcome::Allowed
+    }
+}
 
 pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
     println!("## offered: open loop, latency from the moment that a call was due\n");
@@ -21,6 +31,7 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
         }
     }
     rounds.contestant(BASELINE, move || open_loop(runtime, &contestants.one_key, SLOW, turn).figures());
+    rounds.contestant("nobody, 50,000/s", move || open_loop(runtime, &Nobody, FAST, turn).figures());
     let results = rounds.run();
 
     let head =

@@ -1,11 +1,9 @@
 //! One hot key, decided in process: permits that are held here, and denials that need no server.
 //!
-//! `cargo bench -p shardlimit-peers --bench in_process [--features peers-redis] -- [--quick]`
+//! `cargo bench -p shardlimit-peers --bench in_process -- [--quick]`
 
 mod ours;
 mod peers;
-#[cfg(feature = "peers-redis")]
-mod peers_redis;
 
 use shardlimit_peers::cluster;
 use shardlimit_peers::load::runtime;
@@ -37,11 +35,8 @@ fn main() {
 
     let mut table = Table::new(["one hot key", "", "ns a call", "decisions/s", "× governor"]);
     for case in [Case::Allowed, Case::Denied] {
-        let mut loops = peers::loops(case);
-        #[cfg(feature = "peers-redis")]
         let server = cluster::Server::start(&[]);
-        #[cfg(feature = "peers-redis")]
-        loops.extend(peers_redis::loops(case, &runtime, &server));
+        let mut loops = peers::loops(case, &runtime, &server);
         loops.extend(ours::loops(case, &runtime, &cluster));
         let contestants: Vec<Contestant<'_>> =
             loops.iter().map(|(name, work)| Contestant { name, work: &**work }).collect();

@@ -1,18 +1,23 @@
-//! Peers that keep everything in process.
+//! Peers that decide in process.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use shardlimit_peers::cluster::Server;
+use tokio::runtime::Runtime;
+use trypema::hybrid::HybridRateLimiterProvider;
 use trypema::local::LocalRateLimiterProvider;
+use trypema::redis::RedisKey;
 use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder};
 
 use crate::{BASELINE, Case, Named};
 
 const KEY: &str = "item:42";
 
-pub(crate) fn loops<'a>(case: Case) -> Vec<Named<'a>> {
-    vec![governor(case), trypema_local(case)]
+/// The server is for those who tell one now and then.
+pub(crate) fn loops<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Vec<Named<'a>> {
+    vec![governor(case), trypema_local(case), trypema_hybrid(case, runtime, server)]
 }
 
 /// GCRA on a keyed map.
@@ -48,7 +53,30 @@ fn trypema_local<'a>(case: Case) -> Named<'a> {
     ("trypema, local absolute", Box::new(work))
 }
 
-pub(crate) fn trypema_rate(case: Case) -> RateLimit {
+/// The hybrid provider's absolute strategy: `try_inc` decides from local state, and where it can't, `inc` asks the server.
+fn trypema_hybrid<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Named<'a> {
+    let provider = runtime.block_on(async {
+        let manager = server.client().get_connection_manager().await.expect("a server");
+        HybridRateLimiterProvider::builder(manager).build().expect("its defaults")
+    });
+    let (key, rate) = (RedisKey::try_from("item-42").expect("a valid key"), trypema_rate(case));
+    let call = move || {
+        let decision = match provider.absolute().try_inc(key.as_key_ref(), 1).expect("sound state") {
+            Some(decision) => decision,
+            None => runtime.block_on(provider.absolute().inc(&key, &rate, 1)).expect("a server that answers"),
+        };
+        matches!(decision, RateLimitDecision::Allowed)
+    };
+    while call() && case == Case::Denied {}
+    let work = move |_, calls| {
+        for _ in 0..calls {
+            black_box(call());
+        }
+    };
+    ("trypema, hybrid absolute", Box::new(work))
+}
+
+fn trypema_rate(case: Case) -> RateLimit {
     match case {
         Case::Allowed => RateLimit::per_second_or_panic(1_000_000_000.0),
         Case::Denied => RateLimit::per_minute_or_panic(1.0),
