@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use shardlimit::{Handle, Limiter, NamedLimit};
-use shardlimit_peers::{Contestant, ROUNDS, contest};
+use shardlimit_peers::{CONTEST_ROUNDS, Contestant, contest};
 
 const CALLS: u64 = 500_000;
 
@@ -28,7 +28,7 @@ const CASES: [Case; 4] = [
 fn main() {
     let threads: usize = std::thread::available_parallelism().map_or(2, usize::from);
     println!(
-        "{threads} cores; median of {ROUNDS} interleaved rounds of {CALLS} decisions a thread; ratio: above 1 is faster\n"
+        "{threads} cores; median of {CONTEST_ROUNDS} interleaved rounds of {CALLS} decisions a thread; ratio: above 1 is faster\n"
     );
     let mut worst = f64::MAX;
     for case in CASES {

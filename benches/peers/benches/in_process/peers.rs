@@ -1,0 +1,84 @@
+//! Peers that decide in process.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use shardlimit_peers::cluster::Server;
+use tokio::runtime::Runtime;
+use trypema::hybrid::HybridRateLimiterProvider;
+use trypema::local::LocalRateLimiterProvider;
+use trypema::redis::RedisKey;
+use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder};
+
+use crate::{BASELINE, Case, Named};
+
+const KEY: &str = "item:42";
+
+/// The server is for those who tell one now and then.
+pub(crate) fn loops<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Vec<Named<'a>> {
+    vec![governor(case), trypema_local(case), trypema_hybrid(case, runtime, server)]
+}
+
+/// GCRA on a keyed map.
+fn governor<'a>(case: Case) -> Named<'a> {
+    let quota = match case {
+        Case::Allowed => Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero")),
+        Case::Denied => Quota::per_hour(NonZeroU32::MIN),
+    };
+    let limiter: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(quota);
+    let key = KEY.to_owned();
+    assert!(limiter.check_key(&key).is_ok());
+    assert_eq!(limiter.check_key(&key).is_ok(), case == Case::Allowed);
+    let work = move |_, calls| {
+        for _ in 0..calls {
+            let _ = black_box(limiter.check_key(black_box(&key)));
+        }
+    };
+    (BASELINE, Box::new(work))
+}
+
+/// The local provider's absolute strategy (a sliding window of a minute in parts of 10 ms, as its README has it).
+fn trypema_local<'a>(case: Case) -> Named<'a> {
+    let provider = LocalRateLimiterProvider::builder().disable_cleanup().build().expect("its defaults");
+    let rate = trypema_rate(case);
+    let call = move || matches!(provider.absolute().inc(black_box(KEY), &rate, 1), RateLimitDecision::Allowed);
+    // At one an hour its window of a minute holds less than one permit, and it rounds up.
+    while call() && case == Case::Denied {}
+    let work = move |_, calls| {
+        for _ in 0..calls {
+            black_box(call());
+        }
+    };
+    ("trypema, local absolute", Box::new(work))
+}
+
+/// The hybrid provider's absolute strategy: `try_inc` decides from local state, and where it can't, `inc` asks the server.
+fn trypema_hybrid<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Named<'a> {
+    let provider = runtime.block_on(async {
+        let manager = server.client().get_connection_manager().await.expect("a server");
+        HybridRateLimiterProvider::builder(manager).build().expect("its defaults")
+    });
+    let (key, rate) = (RedisKey::try_from("item-42").expect("a valid key"), trypema_rate(case));
+    let call = move || {
+        let decision = match provider.absolute().try_inc(key.as_key_ref(), 1).expect("sound state") {
+            Some(decision) => decision,
+            None => runtime.block_on(provider.absolute().inc(&key, &rate, 1)).expect("a server that answers"),
+        };
+        matches!(decision, RateLimitDecision::Allowed)
+    };
+    while call() && case == Case::Denied {}
+    let work = move |_, calls| {
+        for _ in 0..calls {
+            black_box(call());
+        }
+    };
+    ("trypema, hybrid absolute", Box::new(work))
+}
+
+fn trypema_rate(case: Case) -> RateLimit {
+    match case {
+        Case::Allowed => RateLimit::per_second_or_panic(1_000_000_000.0),
+        Case::Denied => RateLimit::per_minute_or_panic(1.0),
+    }
+}
