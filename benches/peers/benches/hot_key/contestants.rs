@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use shardlimit::{Handle, Limiter, NamedLimit, Plan, Shards};
+use shardlimit::{Handle, Leases, Limiter, NamedLimit, Plan, Shards};
 use shardlimit_peers::baseline::ScriptCaller;
 use shardlimit_peers::cluster::{Cluster, urls};
 use tokio::runtime::Runtime;
@@ -19,7 +19,7 @@ pub(crate) struct Contestants<'a> {
     pub exact: Handle,
     /// As `exact`, but never split.
     pub whole: Handle,
-    pub leased: Option<Handle>,
+    pub leased: Handle,
     pub one_key: ScriptCaller,
     pub naive_split: ScriptCaller,
     plan: Plan,
@@ -36,17 +36,15 @@ impl<'a> Contestants<'a> {
             let exact = limiter.define("exact", limit).expect("a valid name");
             let whole = unsplit.define("whole", limit).expect("a valid name");
             let plan = split(&exact).await;
-            let leased = leased(&limiter);
-            if let Some(leased) = &leased {
-                split(leased).await;
-            }
+            let leased = limiter.define_leased("leased", limit, Leases::default()).expect("a valid name");
+            split(&leased).await;
             let handle = |limit: NamedLimit| limit.handle(KEY).expect("a valid key");
             Self {
                 runtime,
                 cluster,
                 exact: handle(exact),
                 whole: handle(whole),
-                leased: leased.map(handle),
+                leased: handle(leased),
                 one_key: ScriptCaller::new(cluster, [KEY.to_owned()], RATE, BURST).await,
                 naive_split: ScriptCaller::new(cluster, naive_keys(), RATE, BURST).await,
                 plan,
@@ -56,7 +54,7 @@ impl<'a> Contestants<'a> {
 
     /// The library's modes that are there, by the name of their rows.
     pub(crate) fn handles(&self) -> impl Iterator<Item = (&'static str, &Handle)> {
-        [Some(("exact", &self.exact)), self.leased.as_ref().map(|leased| ("leased", leased))].into_iter().flatten()
+        [("exact", &self.exact), ("leased", &self.leased)].into_iter()
     }
 
     pub(crate) fn plan(&self) -> String {
@@ -83,11 +81,6 @@ impl<'a> Contestants<'a> {
 /// One a master, by number: what the usual sample code does.
 fn naive_keys() -> impl Iterator<Item = String> {
     (0..MASTERS).map(|part| format!("hot:{part}"))
-}
-
-/// Permits held in this process. Not in the library yet.
-fn leased(_limiter: &Limiter) -> Option<NamedLimit> {
-    None
 }
 
 /// Uses the key until it lies on all masters.

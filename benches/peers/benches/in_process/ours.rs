@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shardlimit::{Handle, Limiter, NamedLimit};
+use shardlimit::{Handle, Leases, Limiter, NamedLimit};
 use shardlimit_peers::cluster::{Cluster, urls};
 use tokio::runtime::Runtime;
 
@@ -15,30 +15,24 @@ const KEY: &str = "item:42";
 const TRIAL: u64 = 10_000;
 
 pub(crate) fn loops<'a>(case: Case, runtime: &'a Runtime, cluster: &Cluster) -> Vec<Named<'a>> {
-    let text = match case {
-        Case::Allowed => "token-bucket 100000000/s burst 10000000",
-        Case::Denied => "token-bucket 1/h burst 1",
+    let (name, text) = match case {
+        Case::Allowed => ("allowed", "token-bucket 100000000/s burst 10000000"),
+        Case::Denied => ("denied", "token-bucket 1/h burst 1"),
     };
     let define =
-        |limiter: &Limiter| limiter.define("in-process", text.parse().expect("a valid limit")).expect("a name");
+        |limiter: &Limiter| limiter.define(name, text.parse().expect("a valid limit")).expect("a name");
     let hold = |limit: NamedLimit| limit.handle(KEY).expect("a valid key");
     let shared = Limiter::builder().redis(urls(cluster)).runtime(runtime.handle().clone()).build().expect("settings");
 
     let mut loops = vec![in_process("embedded store, by handle", case, hold(define(&Limiter::local())), runtime)];
     match case {
         Case::Allowed => {
-            if let Some(leased) = leased(define(&shared)) {
-                loops.push(in_process("leased, by handle", case, hold(leased), runtime));
-            }
+            let leased = shared.define_leased(name, text.parse().expect("a valid limit"), Leases::default());
+            loops.push(in_process("leased, by handle", case, hold(leased.expect("a name")), runtime));
         }
         Case::Denied => loops.push(in_process("ceiling, by handle", case, hold(define(&shared)), runtime)),
     }
     loops.into_iter().flatten().collect()
-}
-
-/// Permits held in this process. Not in the library yet.
-fn leased(_limit: NamedLimit) -> Option<NamedLimit> {
-    None
 }
 
 /// The loop of a handle that decides nearly every call by itself; nothing, and a word about it, if it does not.
