@@ -15,7 +15,7 @@ use crate::monitor::Monitor;
 const CALLS: usize = 200;
 const SLICES: usize = 200;
 const QUICK_SLICES: usize = 20;
-/// To the masters of the split key, one after another: as `exact` sends them, each wakes a server that was asleep.
+/// To the masters of the split key, one after another, as `exact` goes to them.
 const IN_TURN: &str = "bare EVALSHA, masters in turn";
 /// To the master of the key that is not split.
 const ONE_MASTER: &str = "bare EVALSHA, one master";

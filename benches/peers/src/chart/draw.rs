@@ -28,6 +28,9 @@ const COLOURS: [RGBColor; 7] = [
 /// The part of a group's width that its bars take.
 const BARS: f64 = 0.8;
 const FONT: &str = "sans-serif";
+/// The drawing library takes 1.24 of these for a pixel.
+const LABEL: u32 = 16;
+const TITLE: u32 = 21;
 
 impl Lines {
     /// Draws into this file; its folder is made.
@@ -41,7 +44,7 @@ impl Lines {
         on_paper(path, |area| {
             let mut chart = chart(area, &self.title, x, y)?;
             let mut mesh = chart.configure_mesh();
-            mesh.light_line_style(TRANSPARENT).x_desc(self.x.0).y_desc(self.y.0).label_style((FONT, 13)).draw()?;
+            mesh.light_line_style(TRANSPARENT).x_desc(self.x.0).y_desc(self.y.0).label_style((FONT, LABEL)).draw()?;
             for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
                 let mut points: Vec<_> = series.values.clone();
                 points.retain(|point| point.0.is_finite() && point.1.is_finite());
@@ -69,7 +72,7 @@ impl Bars {
             let mut chart = chart(area, &self.title, x, y)?;
             let mut mesh = chart.configure_mesh();
             mesh.light_line_style(TRANSPARENT).disable_x_mesh().disable_x_axis();
-            mesh.y_desc(self.y.0).label_style((FONT, 13)).draw()?;
+            mesh.y_desc(self.y.0).label_style((FONT, LABEL)).draw()?;
             let width = BARS / self.series.len().max(1) as f64;
             for (index, (series, colour)) in self.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
                 let bars = series.values.iter().enumerate().filter(|(_, value)| value.is_finite());
@@ -89,7 +92,7 @@ impl Bars {
 
     fn name_groups(&self, area: &Area<'_>, chart: &Chart<'_, '_>) -> Drawn {
         use plotters::style::text_anchor::{HPos, Pos, VPos};
-        let style = (FONT, 13).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        let style = (FONT, LABEL).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
         for (group, name) in self.groups.iter().enumerate() {
             let (x, _) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
             let (_, below) = chart.plotting_area().get_pixel_range();
@@ -113,14 +116,14 @@ fn on_paper(path: &Path, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn {
 
 fn chart<'a, 'b>(area: &'a Area<'b>, title: &str, x: Axis, y: Axis) -> Result<Chart<'a, 'b>, Box<dyn Error>> {
     let mut builder = ChartBuilder::on(area);
-    builder.margin(14).margin_right(24).caption(title, (FONT, 18));
-    builder.x_label_area_size(46).y_label_area_size(96);
+    builder.margin(14).margin_right(24).caption(title, (FONT, TITLE));
+    builder.x_label_area_size(46).y_label_area_size(104);
     Ok(builder.build_cartesian_2d(x, y)?)
 }
 
 fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Drawn {
     let mut labels = chart.configure_series_labels();
-    labels.position(SeriesLabelPosition::UpperLeft).margin(8).legend_area_size(20).label_font((FONT, 13));
+    labels.position(SeriesLabelPosition::UpperLeft).margin(8).legend_area_size(20).label_font((FONT, LABEL));
     labels.background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3)).draw()?;
     Ok(())
 }
