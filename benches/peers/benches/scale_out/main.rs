@@ -57,6 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let results = rounds.run();
     print!("{}", table(&results, capped.is_some()));
+    if was_busy(&results) {
+        println!("\nThe machine had no idle time left in some row: what ran beside the bench is part of these ratios.");
+    }
     if let Some(path) = options.chart("scale_out") {
         chart(&results, capped.is_some()).draw(&path)?;
     }
@@ -120,6 +123,11 @@ fn table(results: &Results, capped: bool) -> Table {
         ]);
     }
     table
+}
+
+/// Whether less than a tenth of a core was idle in the median round of some row.
+fn was_busy(results: &Results) -> bool {
+    results.names().any(|name| results.spread(name, "idle").is_none_or(|idle| idle.median < 0.1))
 }
 
 /// A figure against that of one master times the number of masters.
