@@ -63,6 +63,18 @@ impl Ceiling {
         self.0.store(Known::from(note));
     }
 
+    /// Takes over what is known of a key that was idle: nothing can be granted before `until`.
+    pub(super) fn shut(&self, share: &Share, now: Micros, until: Micros) {
+        let level = match share {
+            // So much that a permit is there by then.
+            Share::Bucket(bucket) => {
+                bucket.cost - bucket.rate * until.saturating_sub(now).min(2 * bucket.refill) as i64
+            }
+            Share::Fixed(_) | Share::Sliding(_) => 0,
+        };
+        self.0.store(Known { sent: now, holds: until, level, new_at: until, until, from: 1, spread: 0 });
+    }
+
     /// Forgets what it knew: something came back that its last answer does not tell of.
     pub(super) fn clear(&self) {
         self.0.store(Known::NOTHING);

@@ -24,10 +24,15 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         let Load { round, refunds } = load;
         // Calls that nobody waits for any more, or that waited for too long, cost nothing.
         let sealed = round.seal(limit.clock.now().saturating_sub(limit.timeout.as_micros() as Micros));
+        let calls = sealed.calls();
         if sealed.wanted || !refunds.is_empty() {
             send(&limit, &entry, &lane, &round, sealed, refunds).await;
         } else {
             lane.miss(&round, sealed, Miss::Stale);
+        }
+        // Those who were just answered may ask again: they are let in first, and the next round is so much larger.
+        if calls > 1 {
+            tokio::task::yield_now().await;
         }
         match sending.next() {
             Some(next) => load = next,

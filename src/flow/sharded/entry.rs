@@ -142,6 +142,14 @@ impl Entry {
         view.is_split() || view.home().has_kept()
     }
 
+    /// Takes over what was kept of it while it was idle.
+    pub(super) fn shut(&self, now: Micros, until: Micros) {
+        let view = self.view.load();
+        if let (true, [home]) = (now < until, &*view.lanes) {
+            home.ceiling.shut(&home.share, now, until);
+        }
+    }
+
     /// Until when no shard of it can grant anything.
     pub(super) fn shut_until(&self, now: Micros) -> Micros {
         let view = self.view.load();

@@ -126,7 +126,13 @@ impl Keys {
         let hash = self.hasher.hash_one(key);
         let segment = &mut *lock(self.segment(hash));
         if let Some(tracked) = segment.table.find_mut(hash, |tracked| *tracked.key == *key) {
-            return Arc::clone(tracked.entry.get_or_insert_with(|| Arc::new(Entry::new(limit, key, hash))));
+            let shut_until = tracked.shut_until;
+            let in_use = || {
+                let entry = Arc::new(Entry::new(limit, key, hash));
+                entry.shut(limit.clock.now(), shut_until);
+                entry
+            };
+            return Arc::clone(tracked.entry.get_or_insert_with(in_use));
         }
         let entry = Arc::new(Entry::new(limit, key, hash));
         if segment.table.len() < segment.bound || segment.sweep() {

@@ -19,8 +19,7 @@ pub(crate) fn loops<'a>(case: Case, runtime: &'a Runtime, cluster: &Cluster) -> 
         Case::Allowed => ("allowed", "token-bucket 100000000/s burst 10000000"),
         Case::Denied => ("denied", "token-bucket 1/h burst 1"),
     };
-    let define =
-        |limiter: &Limiter| limiter.define(name, text.parse().expect("a valid limit")).expect("a name");
+    let define = |limiter: &Limiter| limiter.define(name, text.parse().expect("a valid limit")).expect("a name");
     let hold = |limit: NamedLimit| limit.handle(KEY).expect("a valid key");
     let shared = Limiter::builder().redis(urls(cluster)).runtime(runtime.handle().clone()).build().expect("settings");
 
