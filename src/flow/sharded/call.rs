@@ -58,11 +58,12 @@ impl SharedLimit {
         for attempt in 0..ATTEMPTS {
             // Another shard than the one that was found stale.
             let turn = first_turn.wrapping_add(attempt as u64);
-            let view = self.heard_from_home(entry).await;
+            let now = self.clock.now();
+            let view = self.heard_from_home(entry, now).await;
             // Home's limit rules, also where it is not the one that was defined here.
             view.ledger.limit.check_permits(permits)?;
             let decided = match candidates(&view, permits) {
-                Some(lanes) => self.ask_one(entry, &view, &lanes, permits, turn).await,
+                Some(lanes) => self.ask_one(entry, &view, &lanes, permits, (turn, now)).await,
                 None => gather::gather(self, entry, &view, permits).await,
             };
             match decided {
@@ -94,8 +95,8 @@ impl SharedLimit {
 
     /// The plan, with home asked once in a while, also where the selector does not. A client that was idle waits for
     /// home's word, unless home is out of reach: what it knows may be long past.
-    async fn heard_from_home(self: &Arc<Self>, entry: &Arc<Entry>) -> Arc<View> {
-        let (view, now) = (entry.view(), self.clock.now());
+    async fn heard_from_home(self: &Arc<Self>, entry: &Arc<Entry>, now: Micros) -> Arc<View> {
+        let view = entry.view();
         if !view.is_split() {
             return view;
         }
@@ -117,9 +118,8 @@ impl SharedLimit {
         view: &View,
         lanes: &[Arc<Lane>],
         permits: u64,
-        turn: u64,
+        (turn, now): (u64, Micros),
     ) -> Result<Decision, Miss> {
-        let now = self.clock.now();
         let mut first = match lanes.len() {
             1 => 0,
             count => self.selector.select(&Candidates { lanes, turn, now }) % count,
@@ -128,15 +128,15 @@ impl SharedLimit {
             first = hop(lanes, first, permits, now).unwrap_or(first);
         }
         let mut lane = &lanes[first];
-        let mut answer = self.ask(entry, lane, Work::Ask(permits)).await;
+        let mut answer = self.ask(entry, lane, Work::Ask(permits), now).await;
         let may_hop = match &answer {
             Ok(found) => found.verdict.granted == 0,
             Err(Miss::Failed(error)) => error.kind() == ErrorKind::NotSent,
             Err(Miss::Stale) => false,
         };
-        if may_hop && let Some(other) = hop(lanes, first, permits, self.clock.now()) {
+        if may_hop && let Some((other, now)) = self.hop(lanes, first, permits) {
             let other = &lanes[other];
-            match (self.ask(entry, other, Work::Ask(permits)).await, &answer) {
+            match (self.ask(entry, other, Work::Ask(permits), now).await, &answer) {
                 // One shard has denied; that the other can't be reached does not change it.
                 (Err(Miss::Failed(_)), Ok(_)) => {}
                 (second, _) => (lane, answer) = (other, second),
@@ -151,8 +151,13 @@ impl SharedLimit {
         Ok(self.decision(entry, view, lane, permits, &found))
     }
 
-    pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Answer {
-        Asked::new(self, entry, lane, work).answer().await
+    fn hop(&self, lanes: &[Arc<Lane>], denied: usize, permits: u64) -> Option<(usize, Micros)> {
+        let now = self.clock.now();
+        hop(lanes, denied, permits, now).map(|other| (other, now))
+    }
+
+    pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, now: Micros) -> Answer {
+        Asked::new(self, entry, lane, work, now).answer().await
     }
 
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {

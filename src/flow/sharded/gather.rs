@@ -56,7 +56,7 @@ async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, 
         if part == 0 {
             break;
         }
-        let found = held.limit.ask(held.entry, lane, Work::Ask(part)).await?;
+        let found = held.limit.ask(held.entry, lane, Work::Ask(part), held.limit.clock.now()).await?;
         if found.verdict.granted > 0 {
             held.add(lane, found.charge(lane.slot, part));
             return Ok(part);

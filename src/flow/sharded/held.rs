@@ -1,19 +1,31 @@
 //! Permits that are charged and not handed out yet. Whoever goes away before that gives them back.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Answer, Outcome, Work};
-use super::lane::Lane;
+use super::lane::{Drive, Lane};
 use super::round::Seat;
+use crate::clock::Micros;
 use crate::decision::{Allowed, Charge};
 use crate::sync::Arc;
 
 /// An ask on its way. Its answer may come when nobody waits for it any more, or lie ready when its caller goes away.
+///
+/// A call that is alone with an idle lane sends by itself, whenever it is polled. As soon as a second one waits for the
+/// lane, and when this one has its answer or goes away, what is left of the sending becomes a task.
 pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
     lane: &'a Arc<Lane>,
     seat: Seat,
+    /// What sends, until it was first polled.
+    drive: Option<Drive>,
+    /// It may be left to this call.
+    alone: bool,
     /// The permits of each call, or of a lease.
     permits: u64,
     /// The caller has its answer.
@@ -21,22 +33,57 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn new(limit: &'a Arc<SharedLimit>, entry: &'a Arc<Entry>, lane: &'a Arc<Lane>, work: Work) -> Self {
+    pub(super) fn new(
+        limit: &'a Arc<SharedLimit>,
+        entry: &'a Arc<Entry>,
+        lane: &'a Arc<Lane>,
+        work: Work,
+        now: Micros,
+    ) -> Self {
         let permits = work.ask().map_or(0, |ask| ask.permits);
-        Self { limit, entry, lane, seat: limit.put(entry, lane, work), permits, answered: false }
+        let (seat, drive) = limit.put_alone(entry, lane, work, now);
+        Self { limit, entry, lane, seat, alone: drive.is_some(), drive, permits, answered: false }
     }
 
     /// # Cancel safety
     /// A permit that has come, or comes after this was dropped, is given back.
     pub(super) async fn answer(mut self) -> Answer {
-        let answer = (&mut self.seat).await;
+        let answer = poll_fn(|context| self.poll(context)).await;
         self.answered = true;
         answer
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        if self.alone {
+            self.send(context);
+            // The sending wakes this call: its seat need not.
+            if self.alone && !self.seat.is_answered() {
+                return Poll::Pending;
+            }
+        }
+        Pin::new(&mut self.seat).poll(context)
+    }
+
+    fn send(&mut self, context: &mut Context<'_>) {
+        let drive = self.drive.take().or_else(|| self.lane.take_over(&self.seat));
+        self.alone = false;
+        let Some(mut drive) = drive else { return };
+        if drive.as_mut().poll(context).is_pending() {
+            match self.lane.leave_to(&self.seat, drive, context.waker()) {
+                Some(drive) => self.limit.spawn(drive),
+                None => self.alone = true,
+            }
+        }
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
+        if self.alone
+            && let Some(drive) = self.drive.take().or_else(|| self.lane.take_over(&self.seat))
+        {
+            self.limit.spawn(drive);
+        }
         if self.answered {
             return;
         }

@@ -4,6 +4,8 @@
 //! more calls there are, the fewer script runs each of them costs.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::Waker;
 
 use super::ceiling::{Ceiling, Known, Note};
 use super::job::{Miss, Work};
@@ -73,7 +75,30 @@ struct Queue {
     kept: Vec<Refund>,
     /// A round is on its way.
     busy: bool,
+    /// What sends, while the only one who waits for it does so himself.
+    alone: Option<Alone>,
     ahead: Ahead,
+}
+
+/// What sends for a lane: a task, or a call that is alone with it.
+pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A call that sends for its lane whenever it is polled.
+struct Alone {
+    drive: Drive,
+    waker: Waker,
+    /// The round that it waits for: whose drive this is.
+    round: Arc<Round>,
+}
+
+/// What is to be done so that a call that was put into a lane goes out.
+pub(super) enum Start {
+    /// It goes with the next round.
+    Nothing,
+    /// The lane was idle.
+    Send(Load),
+    /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
+    Spawn(Drive, Waker),
 }
 
 /// What calls on their way ask for. Leases do not count: what they bring is there for the next call.
@@ -173,14 +198,14 @@ impl Lane {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Puts a call into the lane. If the lane was idle, what is to be sent comes back, and the caller sees to it.
-    pub(super) fn put(&self, work: Work, now: Micros) -> (Seat, Option<Load>) {
+    /// Puts a call into the lane. The caller sees to what has to start.
+    pub(super) fn put(&self, work: Work, now: Micros) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
                 let message =
                     format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
-                return (Round::refused(Miss::not_sent("redis", message)), None);
+                return (Round::refused(Miss::not_sent("redis", message)), Start::Nothing);
             }
             queue.rounds.push_back(Arc::default());
         }
@@ -193,7 +218,28 @@ impl Lane {
         let round = queue.rounds.back().expect("one is there by now");
         let (seat, seats) = round.join(work, now);
         queue.seats = seats;
-        (seat, queue.take())
+        let start = match (queue.take(), queue.alone.take()) {
+            (Some(load), _) => Start::Send(load),
+            (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
+            (None, None) => Start::Nothing,
+        };
+        (seat, start)
+    }
+
+    /// Leaves it to a call to send for the lane, until `waker` wakes it. It comes back if somebody else waits by now.
+    pub(super) fn leave_to(&self, seat: &Seat, drive: Drive, waker: &Waker) -> Option<Drive> {
+        let queue = &mut *lock(&self.queue);
+        if !queue.rounds.is_empty() {
+            return Some(drive);
+        }
+        queue.alone = Some(Alone { drive, waker: waker.clone(), round: Arc::clone(seat.round()) });
+        None
+    }
+
+    /// What was left to a call, unless somebody else has taken it over.
+    pub(super) fn take_over(&self, seat: &Seat) -> Option<Drive> {
+        let alone = lock(&self.queue).alone.take_if(|alone| Arc::ptr_eq(&alone.round, seat.round()));
+        alone.map(|alone| alone.drive)
     }
 
     /// Sends back what nobody waits for.

@@ -67,7 +67,7 @@ impl SharedLimit {
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
             let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
-            match self.ask(entry, lane, Work::Lease(permits)).await {
+            match self.ask(entry, lane, Work::Lease(permits), now).await {
                 Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, lane, &found),
                 Ok(_) | Err(Miss::Stale) => {}
                 Err(Miss::Failed(_)) => return,

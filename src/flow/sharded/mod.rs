@@ -41,7 +41,7 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::wire::{GrantId, Kind, Ledger, pack};
 use job::Work;
 use keys::Keys;
-use lane::{Load, Sending};
+use lane::{Drive, Load, Sending, Start};
 use lease::Leasing;
 use round::Seat;
 
@@ -149,22 +149,54 @@ impl SharedLimit {
 
     /// Puts work into a lane, and sends it if the lane was idle.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
-        let (seat, load) = lane.put(work, self.clock.now());
-        self.send(entry, lane, load);
+        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now());
+        if let Some(drive) = drive {
+            self.spawn(drive);
+        }
         seat
+    }
+
+    /// As [`put`](Self::put); but if the lane was idle, and the caller lives where our tasks do, he sends by himself: a task
+    /// less between him and the connection.
+    fn put_alone(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        lane: &Arc<Lane>,
+        work: Work,
+        now: Micros,
+    ) -> (Seat, Option<Drive>) {
+        let (seat, start) = lane.put(work, now);
+        match start {
+            Start::Nothing => {}
+            Start::Send(load) => {
+                let drive = self.drive(entry, lane, load);
+                if self.engine.is_here() {
+                    return (seat, Some(drive));
+                }
+                self.spawn(drive);
+            }
+            Start::Spawn(drive, waker) => {
+                self.spawn(drive);
+                waker.wake();
+            }
+        }
+        (seat, None)
     }
 
     /// Returns permits that nobody waits for.
     fn give_back(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, refund: Refund) {
-        let load = lane.give_back(refund);
-        self.send(entry, lane, load);
+        if let Some(load) = lane.give_back(refund) {
+            self.spawn(self.drive(entry, lane, load));
+        }
     }
 
-    fn send(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) {
-        if let Some(load) = load {
-            let sending = Sending::new(Arc::clone(lane), &load);
-            // If it can't be spawned it is dropped, and that answers everybody.
-            let _ = self.engine.spawn(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load));
-        }
+    fn drive(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Load) -> Drive {
+        let sending = Sending::new(Arc::clone(lane), &load);
+        Box::pin(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load))
+    }
+
+    /// If it can't be spawned it is dropped, and that answers everybody.
+    fn spawn(&self, drive: Drive) {
+        let _ = self.engine.spawn(drive);
     }
 }

@@ -202,6 +202,14 @@ impl Sealed {
 }
 
 impl Seat {
+    pub(super) fn round(&self) -> &Arc<Round> {
+        &self.round
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.round.answer.get().is_some()
+    }
+
     /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.
     pub(super) fn leave(&mut self) -> Option<Answer> {
         if self.round.answer.get().is_none() {

@@ -37,6 +37,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the caller is on the runtime that our tasks run on.
+    pub(crate) fn is_here(&self) -> bool {
+        let here = Handle::try_current();
+        here.is_ok_and(|here| self.handle().is_ok_and(|ours| ours.id() == here.id()))
+    }
+
     /// Starts watching the cluster before the first call does.
     pub(crate) fn start(&self) -> Result<(), Error> {
         self.handle().map(|_| ())
