@@ -193,6 +193,10 @@ impl SharedLimit {
     /// Some shards may be reset and others not.
     pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Error> {
         let (view, _) = self.on_all(entry, Work::Reset).await?;
+        // What was taken ahead is void: the shards are as new without it.
+        if let Some(purse) = &entry.purse {
+            drop(purse.take_back(None));
+        }
         view.lanes.iter().for_each(|lane| lane.ceiling.clear());
         Ok(())
     }

@@ -25,6 +25,7 @@ impl SharedLimit {
         }
         let denied = self.shut(entry, &view, permits, now);
         if denied.is_none() {
+            purse.miss(permits);
             self.refill(entry, purse);
         }
         Ok(denied)

@@ -17,7 +17,7 @@ const SLICES: u64 = 4;
 pub(super) struct Purse {
     stripes: Box<[CachePadded<Stripe>]>,
     reserve: CachePadded<Stripe>,
-    /// Permits that calls asked for and did not find here.
+    /// Permits that were not found here, and that the store was asked for.
     missed: AtomicU64,
     /// Below this the reserve is to be refilled.
     low: AtomicU64,
@@ -135,14 +135,16 @@ impl Purse {
         let is_low =
             || self.reserve.left() <= self.low.load(Ordering::Relaxed) && !self.refilling.load(Ordering::Relaxed);
         let found = from_reserve.or_else(|| self.stripes.iter().find_map(|stripe| stripe.take(permits, 0, now)));
-        let Some(mut lease) = found else {
-            self.missed.fetch_add(permits, Ordering::Relaxed);
-            return None;
-        };
+        let mut lease = found?;
         let charge = Charge { permits, ..lease.charge };
         lease.charge.permits -= permits;
         own.put(lease, permits);
         Some(Spent { charge, is_low: is_low() })
+    }
+
+    /// The store is asked for permits that were not found here.
+    pub(super) fn miss(&self, permits: u64) {
+        self.missed.fetch_add(permits, Ordering::Relaxed);
     }
 
     /// Adds what a shard has granted.

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use shardlimit::{Decision, FakeClock, Handle, Limiter, NamedLimit};
+use shardlimit::{Decision, FakeClock, Handle, Leases, Limiter, NamedLimit};
 
 /// The child's exit code when its calls are not decided in process.
 pub(crate) const UNDECIDED: u8 = 3;
@@ -109,26 +109,23 @@ fn is_denied(handle: &Handle) -> bool {
 }
 
 fn leased(url: &str) -> Option<Box<dyn Call>> {
-    let limit = on_server(url, "leased", ALLOWS);
-    on_lease(&limit.0).and_then(|leased| in_process(&leased, &limit.1, is_allowed))
-}
-
-/// The same limit in leased mode.
-fn on_lease(_: &NamedLimit) -> Option<NamedLimit> {
-    None
+    let (limit, time) = on_server(url, "leased", ALLOWS, true);
+    in_process(&limit, &time, is_allowed)
 }
 
 fn under_ceiling(url: &str) -> Option<Box<dyn Call>> {
-    let (limit, time) = on_server(url, "denied", DENIES);
+    let (limit, time) = on_server(url, "denied", DENIES, false);
     in_process(&limit, &time, is_denied)
 }
 
 /// A limit on the server, under a name of its own in each run.
-fn on_server(url: &str, name: &str, limit: &str) -> (NamedLimit, FakeClock) {
+fn on_server(url: &str, name: &str, limit: &str, leased: bool) -> (NamedLimit, FakeClock) {
     let time = FakeClock::new();
     let limiter = Limiter::builder().redis([url]).clock(&time).timeout(Duration::from_secs(60)).build();
     let name = format!("{name}-{}", std::process::id());
-    let limit = limiter.expect("valid settings").define(&name, limit.parse().expect("a limit"));
+    let (limiter, limit) = (limiter.expect("valid settings"), limit.parse().expect("a limit"));
+    let limit =
+        if leased { limiter.define_leased(&name, limit, Leases::default()) } else { limiter.define(&name, limit) };
     (limit.expect("a name"), time)
 }
 
@@ -148,6 +145,16 @@ fn in_process(limit: &NamedLimit, time: &FakeClock, decided: fn(&Handle) -> bool
         let now = Instant::now();
         time.advance(now - last);
         last = now;
+    }
+    // So much in so little time that what is held lasts for the measured loop.
+    for _ in 0..10 {
+        for _ in 0..1_000 {
+            if !decided(&handle) {
+                let _ = runtime.block_on(handle.acquire()).expect("the server answers");
+            }
+        }
+        time.advance(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(20));
     }
     Some(counted(move || {
         let _running = &runtime;

@@ -29,8 +29,8 @@ pub(crate) fn run(arguments: &[String]) {
     let job = Job::parse(arguments).expect("a job");
     let runtime = runtime(1);
     let builder = Limiter::builder().redis(job.urls.iter().map(String::as_str)).timeout(Duration::from_secs(5));
-    let limit = builder.build().and_then(|limiter| limiter.define("overload", job.limit.parse()?));
-    let limit = job.mode.of(limit.expect("a valid limit"));
+    let limit = builder.build().and_then(|limiter| job.mode.define(&limiter, job.limit.parse()?));
+    let limit = limit.expect("a valid limit");
     let handle = limit.handle(&job.key).expect("a valid key");
     // Connects, and charges nothing.
     runtime.block_on(handle.peek()).expect("the cluster answers");

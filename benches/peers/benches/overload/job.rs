@@ -3,27 +3,30 @@
 use std::fmt;
 use std::time::Duration;
 
-use shardlimit::NamedLimit;
+use shardlimit::{Error, Leases, Limit, Limiter, NamedLimit};
 
 /// How the limit is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Exact,
+    Leased,
 }
 
 impl Mode {
-    pub(crate) const ALL: [Self; 1] = [Self::Exact];
+    pub(crate) const ALL: [Self; 2] = [Self::Exact, Self::Leased];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
+            Self::Leased => "leased",
         }
     }
 
-    /// The limit in this mode.
-    pub(crate) fn of(self, limit: NamedLimit) -> NamedLimit {
+    /// A limit in this mode.
+    pub(crate) fn define(self, limiter: &Limiter, limit: Limit) -> Result<NamedLimit, Error> {
         match self {
-            Self::Exact => limit,
+            Self::Exact => limiter.define("overload", limit),
+            Self::Leased => limiter.define_leased("overload", limit, Leases::default()),
         }
     }
 }
