@@ -8,6 +8,7 @@ use super::entry::{Entry, View};
 use super::held::Parts;
 use super::job::{Miss, Work};
 use super::lane::Lane;
+use crate::clock::Micros;
 use crate::decision::{Decision, Receipt};
 use crate::limit::Share;
 use crate::sync::Arc;
@@ -69,14 +70,33 @@ async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, 
 /// So many permits are lacking in all: not before the whole limit could have brought them, or a window has passed on.
 fn denied(limit: &SharedLimit, view: &View, lacking: u64) -> Decision {
     let now = limit.clock.now();
-    let time = match view.home().share {
-        Share::Bucket(_) => {
-            let whole = &view.ledger.limit;
-            (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
+    Decision::denied_by_store(view.facts(None, now), view.brings_in(lacking, now))
+}
+
+impl View {
+    /// How long until all shards together could have so many permits; zero if they could now. None where their answers do
+    /// not tell: a sliding window does not say when what was used comes back.
+    pub(super) fn opens_together_in(&self, permits: u64, now: Micros) -> Option<Micros> {
+        if matches!(self.home().share, Share::Sliding(_)) {
+            return None;
         }
-        Share::Fixed(_) => view.lanes.iter().map(|lane| lane.ceiling.known().window_ends_in(now)).min().unwrap_or(0),
-        // When its next part goes is not known: soon, but not so soon that asking again is all one does.
-        Share::Sliding(window) => window.step.min(1_000),
-    };
-    Decision::denied_by_store(view.facts(None, now), time.max(1))
+        let most: u64 = self.lanes.iter().map(|lane| lane.ceiling.known().most(&lane.share, now)).sum();
+        Some(if most >= permits { 0 } else { self.brings_in(permits - most, now) })
+    }
+
+    /// Not before this could so many permits have come back.
+    fn brings_in(&self, lacking: u64, now: Micros) -> Micros {
+        let time = match self.home().share {
+            Share::Bucket(_) => {
+                let whole = &self.ledger.limit;
+                (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
+            }
+            Share::Fixed(_) => {
+                self.lanes.iter().map(|lane| lane.ceiling.known().window_ends_in(now)).min().unwrap_or(0)
+            }
+            // When its next part goes is not known: soon, but not so soon that asking again is all one does.
+            Share::Sliding(window) => window.step.min(1_000),
+        };
+        time.max(1)
+    }
 }

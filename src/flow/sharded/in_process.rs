@@ -64,9 +64,9 @@ impl SharedLimit {
                 None => {}
             }
         }
-        // More than any share holds: the shards have to be looked at together.
+        // More than any share holds: all shards together.
         if wait == Micros::MAX {
-            return None;
+            wait = view.opens_together_in(permits, now).filter(|wait| *wait > 0)?;
         }
         self.tell_denied(&entry.key, permits, now);
         Some(Decision::denied_by_store(StoreFacts { decided_by: DecidedBy::Ceiling, ..view.facts(None, now) }, wait))
