@@ -57,18 +57,22 @@ impl SharedLimit {
             return None;
         }
         let mut wait = Micros::MAX;
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: false, decided_by: DecidedBy::Ceiling };
         for lane in &view.lanes {
-            match lane.opens_in(&lane.ceiling.known(), permits, now) {
+            let known = lane.ceiling.known();
+            match lane.opens_in(&known, permits, now) {
                 Some(0) => return None,
                 Some(opens_in) => wait = wait.min(opens_in),
                 None => {}
             }
+            facts.remaining += known.most(&lane.share, now);
+            facts.reset_after = facts.reset_after.max(known.reset_after(now));
         }
         // More than any share holds: all shards together.
         if wait == Micros::MAX {
             wait = view.opens_together_in(permits, now).filter(|wait| *wait > 0)?;
         }
         self.tell_denied(&entry.key, permits, now);
-        Some(Decision::denied_by_store(StoreFacts { decided_by: DecidedBy::Ceiling, ..view.facts(None, now) }, wait))
+        Some(Decision::denied_by_store(facts, wait))
     }
 }
