@@ -33,7 +33,7 @@ pub(crate) struct Tally {
     pub samples: Vec<Sample>,
     /// By slot.
     pub shards: BTreeMap<u16, Shard>,
-    /// Permits by the moment at which a store charged them, if they are to be judged.
+    /// Permits by the moment at which they count, if they are to be judged.
     pub admissions: Vec<Admission>,
     /// From the common start to the end of the last worker.
     pub elapsed: Nanos,
@@ -120,12 +120,16 @@ impl Tally {
         }
     }
 
-    /// Keeps when and where an allowed call was charged.
-    pub(super) fn admit(&mut self, decision: &Decision) {
+    /// Keeps when an allowed call was charged; of a leased permit, when it was spent.
+    ///
+    /// `began` is when the call did, by this machine's clock. A leased permit was spent after that, and after its charge:
+    /// the later of the two is never after the spending, so a busy machine makes no admission look later than it was.
+    pub(super) fn admit(&mut self, decision: &Decision, began: u64) {
         let Decision::Allowed(allowed) = decision else { return };
         let receipt = allowed.receipt();
+        let not_before = if decision.decided_by() == DecidedBy::Lease { began } else { 0 };
         let before = self.admissions.len();
-        self.admissions.extend(receipt.shards().map(|(_, permits, at)| Admission { at, permits }));
+        self.admissions.extend(receipt.shards().map(|(_, permits, at)| Admission { at: at.max(not_before), permits }));
         if self.admissions.len() == before {
             self.admissions.push(Admission { at: receipt.charged_at(), permits: receipt.permits() });
         }
