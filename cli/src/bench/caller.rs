@@ -90,7 +90,7 @@ impl Desk {
     /// One call, and the moment at which it ended.
     async fn call(&self, begin: Nanos, counted_from: Nanos) -> Nanos {
         self.tally.borrow_mut().offered += 1;
-        let began = if self.check { real_time() } else { 0 };
+        let called_at = if self.check { real_time() } else { 0 };
         let outcome = self.handle.acquire_n(self.permits).await;
         let end = self.stopwatch.now();
         let mut tally = self.tally.borrow_mut();
@@ -98,7 +98,7 @@ impl Desk {
         if self.check
             && let Ok(decision) = &outcome
         {
-            tally.admit(decision, began);
+            tally.admit(decision, called_at);
         }
         if let Some(length) = self.sample {
             self.sample_of(&mut tally.samples, length, begin).offered += 1;

@@ -122,12 +122,12 @@ impl Tally {
 
     /// Keeps when an allowed call was charged; of a leased permit, when it was spent.
     ///
-    /// `began` is when the call did, by this machine's clock. A leased permit was spent after that, and after its charge:
+    /// `called_at` is when the call began, by this machine's clock. A leased permit was spent after that, and after its charge:
     /// the later of the two is never after the spending, so a busy machine makes no admission look later than it was.
-    pub(super) fn admit(&mut self, decision: &Decision, began: u64) {
+    pub(super) fn admit(&mut self, decision: &Decision, called_at: u64) {
         let Decision::Allowed(allowed) = decision else { return };
         let receipt = allowed.receipt();
-        let not_before = if decision.decided_by() == DecidedBy::Lease { began } else { 0 };
+        let not_before = if decision.decided_by() == DecidedBy::Lease { called_at } else { 0 };
         let before = self.admissions.len();
         self.admissions.extend(receipt.shards().map(|(_, permits, at)| Admission { at: at.max(not_before), permits }));
         if self.admissions.len() == before {
