@@ -322,7 +322,8 @@ impl Handle {
 
 #[cfg(feature = "redis")]
 impl Handle {
-    /// What this process had of each shard of the key. Nothing on the embedded store.
+    /// What this process had of each shard of the key, also of shards that its plan has no more. Nothing on the embedded
+    /// store.
     ///
     /// ```no_run
     /// # fn run(hot: shardlimit::Handle) {

@@ -2,7 +2,7 @@
 //!
 //! | span | level | around |
 //! |---|---|---|
-//! | `acquire` | DEBUG | one call on a shared store |
+//! | `acquire` | DEBUG | one call that asks a shared store |
 //! | `settle` | INFO | the steps that bring a key's plan to its end |
 //! | `look` | DEBUG | one look at the cluster's topology |
 //!

@@ -25,6 +25,9 @@ async fn a_share_that_is_wiped_comes_back_empty() {
         taken += race(&clients, text, 3).await;
         // By turns 20 of its 100 were used, and 80 are lost with it.
         assert_eq!(taken, BURST - 80, "{text}");
+        // The counts of a shard go on where they were before it was lost.
+        let counts = clients.iter().flat_map(|client| client.handle(text).unwrap().counts());
+        assert_eq!(counts.map(|shard| shard.allowed).sum::<u64>(), taken, "{text}");
         let after = clients[1].plan(text).await.unwrap();
         assert_eq!((after.shards.len(), sums(&after)), (3, (BURST, BURST)));
         let again = after.shards.iter().find(|shard| shard.slot == lent(&before)[0].slot).expect("the same slot");

@@ -40,6 +40,11 @@ pub(crate) fn monotonic() -> Nanos {
     read(ClockId::Monotonic)
 }
 
+/// Microseconds since 1970, by the clock that servers on this machine go by too.
+pub(crate) fn real_time() -> u64 {
+    read(ClockId::Realtime) / MICRO
+}
+
 /// The processor time that this process has used.
 pub(crate) fn processor_time() -> Nanos {
     read(ClockId::ProcessCPUTime)

@@ -9,7 +9,7 @@ use shardlimit::Limit;
 use crate::bench::Demand;
 use crate::clock::Nanos;
 use crate::redis_url::RedisUrls;
-use crate::store::StoreOptions;
+use crate::store::{Mode, StoreOptions};
 use crate::values::{self, Key};
 
 /// Try and measure rate limits, and look after the servers that hold them.
@@ -119,6 +119,9 @@ pub(crate) struct BenchOptions {
     pub limit: LimitOptions,
     #[command(flatten)]
     pub store: StoreOptions,
+    /// How permits come to the callers: exact, each charged as it is asked for; or leased, taken ahead and spent in process
+    #[arg(long, value_name = "MODE", default_value = "exact", allow_hyphen_values = true)]
+    pub mode: Mode,
     /// How many callers there are; each has at most one call out
     #[arg(long, value_name = "N", default_value = "64", value_parser = values::callers, allow_hyphen_values = true)]
     pub callers: u64,
@@ -134,7 +137,8 @@ pub(crate) struct BenchOptions {
     /// Split callers and demand over so many processes
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::processes, allow_hyphen_values = true)]
     pub processes: u64,
-    /// Judge all admissions together, by the store's time, against the limit's formula in the worst interval
+    /// Judge all admissions together, by the store's time, against the limit's formula in the worst interval. Leased permits
+    /// count when they are spent, by this machine's clock: across machines, clocks have to be in step
     #[arg(long)]
     pub check: bool,
 }

@@ -1,18 +1,50 @@
 //! Where a command's limit lives. The one place that chooses a store.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use shardlimit::{LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
+use shardlimit::{Leases, LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
 
 use tokio::runtime::Handle;
 
 use crate::error::Failure;
 use crate::options::RedisOptions;
 
-/// Every decision is made on the state itself.
-pub(crate) const MODE: &str = "exact";
+/// For how long a leased permit may be held.
+pub(crate) const LEASE_TTL: Duration = Duration::from_millis(50);
+
+/// How permits come to the callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mode {
+    /// Each is charged when a call asks for it.
+    Exact,
+    /// They are taken ahead, and spent in process.
+    Leased,
+}
+
+impl Mode {
+    /// The word for it in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Leased => "leased",
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        match text {
+            "exact" => Ok(Self::Exact),
+            "leased" => Ok(Self::Leased),
+            other => Err(Failure::usage("mode", format!("must be exact or leased, got {other:?}"))),
+        }
+    }
+}
 
 /// Which store, and how a limit is split on it.
 #[derive(Args, Clone, Debug)]
@@ -57,16 +89,32 @@ pub(crate) struct Store {
     urls: Vec<String>,
     shards: String,
     selector: Selector,
+    mode: Mode,
 }
 
 impl Store {
     pub(crate) fn new(options: &StoreOptions) -> Self {
         let urls = options.redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
-        Self { urls, shards: options.shards.to_string(), selector: options.selector }
+        Self { urls, shards: options.shards.to_string(), selector: options.selector, mode: Mode::Exact }
     }
 
     pub(crate) fn embedded() -> Self {
-        Self { urls: Vec::new(), shards: Shards::default().to_string(), selector: Selector::RoundRobin }
+        let (shards, selector) = (Shards::default().to_string(), Selector::RoundRobin);
+        Self { urls: Vec::new(), shards, selector, mode: Mode::Exact }
+    }
+
+    /// The same store, used in another mode.
+    pub(crate) fn in_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether permits are held in this process. The embedded store is in process already: there is nothing to lease.
+    pub(crate) fn leases(&self) -> bool {
+        self.mode == Mode::Leased && !self.is_embedded()
     }
 
     pub(crate) fn is_embedded(&self) -> bool {
@@ -96,13 +144,21 @@ impl Store {
     }
 
     pub(crate) fn define(&self, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
-        Ok(self.limiter(None)?.define(name, limit)?)
+        self.define_on(&self.limiter(None)?, name, limit)
+    }
+
+    /// On a limiter of this store.
+    pub(crate) fn define_on(&self, limiter: &Limiter, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
+        Ok(match self.mode {
+            Mode::Exact => limiter.define(name, limit)?,
+            Mode::Leased => limiter.define_leased(name, limit, Leases::default().ttl(LEASE_TTL))?,
+        })
     }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({}, shards {}, {:?})", self.name(), self.shards, self.selector)
+        write!(f, "Store({}, {}, shards {}, {:?})", self.name(), self.mode.name(), self.shards, self.selector)
     }
 }
 

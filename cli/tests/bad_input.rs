@@ -108,6 +108,9 @@ fn the_settings_of_a_bench() {
         bench("--processes", processes, "from 1 to 256");
     }
     bench("--processes", "65", "the number of callers, 64");
+    for mode in ["", "lease", "Exact", "-1"] {
+        bench("--mode", mode, "must be exact or leased");
+    }
 }
 
 #[test]

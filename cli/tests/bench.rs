@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use support::{assert_adds_up, assert_fields, int, number, run, run_json};
 
-const FIELDS: [(&str, &str); 28] = [
+const FIELDS: [(&str, &str); 29] = [
     ("schema", "int"),
     ("command", "text"),
     ("store", "text"),
@@ -34,6 +34,7 @@ const FIELDS: [(&str, &str); 28] = [
     ("shards", "array"),
     ("overshoot", "null"),
     ("overshoot_s", "null"),
+    ("allowance", "number"),
 ];
 
 fn bench(arguments: &[&str]) -> Value {
@@ -84,6 +85,7 @@ fn every_field_has_its_type() {
         ("processes", 1.into()),
         ("demand", 500.0.into()),
         ("errors", 0.into()),
+        ("allowance", 0.0.into()),
     ] {
         assert_eq!(run[field], value, "{field}");
     }
@@ -175,6 +177,19 @@ fn processes_split_the_demand_exactly() {
         }
     }
     assert!(most_offered >= 376, "{most_offered}");
+}
+
+/// There is nothing to lease from oneself: the limit is kept as in exact mode, and the run says so.
+#[test]
+fn on_the_embedded_store_leased_is_exact() {
+    let limit = ["--limit", "1000/s burst 100", "--duration", "200ms", "--callers", "5", "--processes", "2"];
+    let answer = run([&["bench", "--key", "k", "--mode", "leased", "--check", "--json"], &limit[..]].concat());
+    assert!(answer.stderr.contains("leases nothing"), "{}", answer.stderr);
+    let report = answer.json();
+    assert_adds_up(&report);
+    assert_eq!((&report["mode"], number(&report, "allowance")), (&"leased".into(), 0.0));
+    assert_eq!(report["decided_by"]["local"], report["decisions"]);
+    assert_within(&report, 1, 1_000, 100, 2);
 }
 
 #[test]

@@ -101,6 +101,50 @@ fn a_run_is_judged_by_its_formula() {
     }
 }
 
+/// Permits are taken ahead, by three processes at twice the limit: the store is asked less often than there are decisions,
+/// and no interval has more than leases may add.
+#[test]
+fn a_leased_run_stays_within_its_allowance() {
+    let (_cluster, urls) = three_masters();
+    for (limit, allowance) in [
+        ("token-bucket 3000/s burst 300", 150.0),
+        ("leaky-bucket 3000/s capacity 300", 150.0),
+        ("fixed-window 3000/s", 0.0),
+        ("sliding-window 3000/s", 3_000.0),
+        ("pacing-queue 3000/s capacity 300", 0.0),
+    ] {
+        let more = ["--mode", "leased", "--demand", "6000/s", "--duration", "1s", "--processes", "3", "--name"];
+        let name = limit.split(' ').next().unwrap();
+        let report = bench(&urls, &[&["--limit", limit][..], &more, &[name]].concat());
+        assert_eq!((&report["mode"], number(&report, "allowance")), (&json!("leased"), allowance), "{report}");
+        assert!(number(&report, "overshoot") <= allowance, "{report}");
+        let decided_by = |who| int(&report["decided_by"], who);
+        assert_eq!(decided_by("lease") > 0, name != "pacing-queue", "{report}");
+        assert_eq!(decided_by("local") + decided_by("fallback"), 0, "{report}");
+        let decided: u64 = ["store", "lease", "ceiling"].map(decided_by).iter().sum();
+        assert_eq!(decided, int(&report, "decisions"), "{report}");
+        let sum = |field| report["shards"].as_array().unwrap().iter().map(|shard| int(shard, field)).sum::<u64>();
+        assert_eq!(sum("calls"), int(&report, "store_calls"));
+        // What was leased and came back was allowed by a shard, and by nobody else.
+        assert!(sum("allowed") >= int(&report, "allowed"), "{report}");
+    }
+}
+
+/// Of a limit that does not refill meanwhile, a leased run leaves everything that it did not admit.
+#[test]
+fn nothing_stays_out_after_a_leased_run() {
+    let (_cluster, urls) = three_masters();
+    let limit = ["--limit", "token-bucket 3000/day burst 3000"];
+    // Split first: what was charged before and comes back after it would in part be lost.
+    run_json(0, &[&["plan", "item:42", "--redis", &urls][..], &limit].concat());
+    let leased = ["--mode", "leased", "--demand", "20000/s", "--duration", "60ms", "--processes", "2"];
+    let leased = bench(&urls, &[&limit[..], &leased].concat());
+    assert!(int(&leased["decided_by"], "lease") > 0, "{leased}");
+    let rest = bench(&urls, &[&limit[..], &["--demand", "6000/s", "--duration", "1s"]].concat());
+    let allowed = int(&leased, "allowed") + int(&rest, "allowed");
+    assert!((3_000..=3_001).contains(&allowed), "{allowed} of one burst: {leased} {rest}");
+}
+
 /// Two deploys that disagree about the number of shards, at once, from nothing.
 #[test]
 fn clients_that_want_different_plans_share_one_limit() {

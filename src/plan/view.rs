@@ -69,8 +69,8 @@ pub struct ShardCounts {
     pub slot: Slot,
     /// Script runs: each decides all calls that waited for it.
     pub runs: u64,
-    /// Calls that it allowed.
+    /// Calls that it allowed. A lease counts as one for each permit that was taken ahead.
     pub allowed: u64,
-    /// Calls that it denied; a call that hops is counted at both shards.
+    /// Calls that it denied; a call that hops is counted at both shards, and a permit that a lease did not get as one.
     pub denied: u64,
 }

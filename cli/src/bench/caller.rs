@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use super::pacer::Pacer;
 use super::schedule::{Demand, LATE, calls_of};
 use super::tally::{Sample, Tally};
-use crate::clock::{Nanos, Stopwatch};
+use crate::clock::{Nanos, Stopwatch, real_time};
 use crate::interrupt::Interrupt;
 
 /// A caller whose store answers at once gives way to its thread's other callers after so many calls. Each time costs
@@ -90,14 +90,15 @@ impl Desk {
     /// One call, and the moment at which it ended.
     async fn call(&self, begin: Nanos, counted_from: Nanos) -> Nanos {
         self.tally.borrow_mut().offered += 1;
-        let mut outcome = self.handle.acquire_n(self.permits).await;
+        let called_at = if self.check { real_time() } else { 0 };
+        let outcome = self.handle.acquire_n(self.permits).await;
         let end = self.stopwatch.now();
         let mut tally = self.tally.borrow_mut();
         tally.record(&outcome, end.saturating_sub(counted_from));
         if self.check
-            && let Ok(decision) = &mut outcome
+            && let Ok(decision) = &outcome
         {
-            tally.admit(decision);
+            tally.admit(decision, called_at);
         }
         if let Some(length) = self.sample {
             self.sample_of(&mut tally.samples, length, begin).offered += 1;

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::interrupt::Interrupt;
 use crate::options::BenchOptions;
 use crate::output::note;
-use crate::store::Store;
+use crate::store::{Mode, Store};
 
 pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchReport, Failure> {
     let job = job(options)?;
@@ -18,6 +18,9 @@ pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchR
             "on the embedded store each process has a limit of its own: the {} of them may allow {} times \"{}\"",
             job.parts, job.parts, job.limit
         ));
+    }
+    if job.store.mode() == Mode::Leased && job.store.is_embedded() {
+        note("the embedded store is in process already: it leases nothing, and decides as in exact mode");
     }
     let mut progress = Progress::new(job.duration);
     let mut show = |seen| progress.show(seen);
@@ -36,14 +39,14 @@ pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchR
 }
 
 fn job(options: BenchOptions) -> Result<Job, Failure> {
-    let BenchOptions { key, limit, store, callers, duration, demand, permits, processes, check } = options;
+    let BenchOptions { key, limit, store, mode, callers, duration, demand, permits, processes, check } = options;
     crate::store::check(&limit.name, limit.limit, &key.0, permits)?;
     if processes > callers {
         let message = format!("must be from 1 to the number of callers, {callers}, got {processes}");
         return Err(Failure::usage("processes", message));
     }
     Ok(Job {
-        store: Store::new(&store),
+        store: Store::new(&store).in_mode(mode),
         key: key.0,
         name: limit.name,
         limit: limit.limit,

@@ -23,9 +23,12 @@ use super::timer::Timer;
 use crate::clock::{Nanos, Stopwatch, processor_time};
 use crate::error::Failure;
 use crate::interrupt::Interrupt;
+use crate::output::note;
 
 /// How often a worker publishes its counts and looks whether it should stop while all its callers wait.
 const WATCH: Duration = Duration::from_millis(20);
+/// How long the store has to confirm that it has back what was leased: some round trips, also of a busy machine.
+const RETURN: Duration = Duration::from_secs(1);
 /// How often somebody who watches is told.
 const SHOW: Duration = Duration::from_millis(100);
 
@@ -110,7 +113,7 @@ impl Worker {
             Timer::new().map_err(|error| no_worker(&error))?
         };
         let limiter = embedded.map_or_else(|| job.store.limiter(Some(runtime.handle())), Ok)?;
-        let handle = limiter.define(&job.name, job.limit)?.handle(&job.key)?;
+        let handle = job.store.define_on(&limiter, &job.name, job.limit)?.handle(&job.key)?;
         // A look opens the connections, and charges nothing.
         runtime.block_on(handle.peek())?;
         Ok(Self { runtime, timer, limiter, handle, callers })
@@ -155,6 +158,10 @@ impl Worker {
         let mut tally = desk.tally.take();
         tally.elapsed = desk.stopwatch.now().saturating_sub(start);
         tally.interrupted = desk.interrupt.is_set();
+        // The runtime ends with this worker: nobody could give back later what is held now.
+        if let Err(error) = runtime.block_on(limiter.return_leases(RETURN)) {
+            note(&error.to_string());
+        }
         tally.shards = shards(&limiter, &desk.handle);
         tally
     }

@@ -1,15 +1,18 @@
 //! Whether a run admitted more than its limit allows, in any interval whatever.
 //!
 //! Admissions count at the moment at which their store charged them, so processes, threads and the way of an answer do
-//! not blur the picture.
+//! not blur the picture. A leased permit is spent later than it was charged, and counts at the moment it was spent, by the
+//! clock of the machine that spent it. Servers on the same machine go by the same clock; others have to be in step.
 
 use serde::{Deserialize, Serialize};
 use shardlimit::{Algorithm, Limit};
 
-/// Permits that one shard charged at one moment.
+use crate::store::LEASE_TTL;
+
+/// Permits of one shard that were admitted at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Admission {
-    /// Microseconds since 1970, by the shard's server.
+    /// Microseconds since 1970.
     pub at: u64,
     pub permits: u64,
 }
@@ -31,6 +34,18 @@ pub(crate) fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Wor
         Algorithm::SlidingWindow | Algorithm::SlidingLog => worst_sliding_window(limit, &admissions),
         // What stands in a queue has been let in; the bound is a bucket's.
         _ => worst_bucket(limit, &admissions),
+    }
+}
+
+/// How far leases may lead above the formula: what they were charged in the time for which permits may be held.
+pub(crate) fn allowance(limit: &Limit) -> f64 {
+    let (held, period) = (LEASE_TTL.as_micros(), limit.period().as_micros());
+    match limit.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => limit.permits() as f64 * held as f64 / period as f64,
+        // The formula of a window that is longer by so much.
+        Algorithm::SlidingWindow | Algorithm::SlidingLog => limit.permits() as f64 * held.div_ceil(period) as f64,
+        // Leases of a fixed window end with it; a pacing queue has none.
+        _ => 0.0,
     }
 }
 
@@ -121,6 +136,18 @@ mod tests {
         assert_eq!(permits(limit, &[(999_999, 4), (1_999_999, 4)]), 0);
         assert_eq!(permits(limit, &[(999_999, 4), (1_999_998, 1)]), 1_000);
         assert_eq!(permits("sliding-log 4/s", &[(0, 2), (500_000, 2), (1_000_000, 2), (1_400_000, 1)]), 1_000);
+    }
+
+    #[test]
+    fn leases_lead_above_the_formula_by_what_they_may_hold() {
+        let of = |limit: &str| (allowance(&limit.parse().unwrap()) * 1_000.0).round() as i64;
+        assert_eq!(of("token-bucket 900/s burst 90"), 45_000);
+        assert_eq!(of("leaky-bucket 30/min capacity 90"), 25);
+        assert_eq!(of("fixed-window 900/s"), 0);
+        assert_eq!(of("pacing-queue 900/s capacity 90"), 0);
+        assert_eq!(of("sliding-window 900/s"), 900_000);
+        assert_eq!(of("sliding-window 10/20ms"), 30_000, "in 20 + 50 ms there are parts of four windows");
+        assert_eq!(of("sliding-log 300/50ms"), 300_000);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The numbers of a run.
 
+use std::fmt::Write;
+
 use serde::Serialize;
 
 use super::job::Job;
-use super::overshoot::{Worst, worst};
+use super::overshoot::{Worst, allowance, worst};
 use super::tally::{Deciders, Tally};
 use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, facts, grid, human_time, micros, seconds};
-use crate::store::MODE;
 
 /// What was offered, what was decided, and what it cost.
 #[derive(Debug, Serialize)]
@@ -41,6 +42,8 @@ pub(crate) struct BenchReport {
     overshoot: Option<f64>,
     /// How long that interval was.
     overshoot_s: Option<f64>,
+    /// How many permits leases may lead above the formula.
+    allowance: f64,
     #[serde(skip)]
     times: [Nanos; 5],
     #[serde(skip)]
@@ -78,7 +81,7 @@ impl BenchReport {
         let overshoot: Option<Worst> = if job.check { worst(&job.limit, tally.admissions.clone()) } else { None };
         Self {
             store: job.store.name(),
-            mode: MODE,
+            mode: job.store.mode().name(),
             key: escape(&job.key),
             name: job.name.clone(),
             limit: job.limit.to_string(),
@@ -103,6 +106,7 @@ impl BenchReport {
             shards: shards(tally),
             overshoot: overshoot.map(|worst| decimals(worst.permits, 3)),
             overshoot_s: overshoot.map(|worst| decimals(worst.micros as f64 / 1e6, 6)),
+            allowance: if job.store.leases() { decimals(allowance(&job.limit), 3) } else { 0.0 },
             times,
             missed: tally.missed,
         }
@@ -170,8 +174,12 @@ impl Report for BenchReport {
             ],
         );
         if let (Some(overshoot), Some(length)) = (self.overshoot, self.overshoot_s) {
-            let word = if overshoot > 0.0 { style.red("above") } else { style.green("below or at") };
-            let worst = format!("{:.3} permits {word} the formula, over {length:.6} s", overshoot.abs());
+            let word = if overshoot > 0.0 { "above" } else { "below or at" };
+            let word = if overshoot > self.allowance { style.red(word) } else { style.green(word) };
+            let mut worst = format!("{:.3} permits {word} the formula, over {length:.6} s", overshoot.abs());
+            if self.allowance > 0.0 {
+                let _ = write!(worst, "; leases may lead {:.3} above it", self.allowance);
+            }
             text += &facts(style, &[("worst interval", worst)]);
         }
         text.push('\n');

@@ -33,7 +33,7 @@ pub(crate) struct Tally {
     pub samples: Vec<Sample>,
     /// By slot.
     pub shards: BTreeMap<u16, Shard>,
-    /// Permits by the moment at which a store charged them, if they are to be judged.
+    /// Permits by the moment at which they count, if they are to be judged.
     pub admissions: Vec<Admission>,
     /// From the common start to the end of the last worker.
     pub elapsed: Nanos,
@@ -120,12 +120,17 @@ impl Tally {
         }
     }
 
-    /// Keeps when and where an allowed call was charged.
-    pub(super) fn admit(&mut self, decision: &Decision) {
+    /// Keeps when an allowed call was charged; of a leased permit, when it was spent.
+    ///
+    /// `called_at` is when the call began, by this machine's clock.
+    pub(super) fn admit(&mut self, decision: &Decision, called_at: u64) {
         let Decision::Allowed(allowed) = decision else { return };
         let receipt = allowed.receipt();
+        let decider = decision.decided_by();
         let before = self.admissions.len();
-        self.admissions.extend(receipt.shards().map(|(_, permits, at)| Admission { at, permits }));
+        self.admissions.extend(
+            receipt.shards().map(|(_, permits, at)| Admission { at: counts_at(decider, at, called_at), permits }),
+        );
         if self.admissions.len() == before {
             self.admissions.push(Admission { at: receipt.charged_at(), permits: receipt.permits() });
         }
@@ -184,6 +189,12 @@ impl Deciders {
     }
 }
 
+/// The moment at which permits count. A leased one was spent after its call began, and after its charge: the later of the
+/// two is never after the spending, so a busy machine makes no admission look later than it was.
+fn counts_at(decider: DecidedBy, charged_at: u64, called_at: u64) -> u64 {
+    if decider == DecidedBy::Lease { charged_at.max(called_at) } else { charged_at }
+}
+
 /// A histogram as the (value, count) pairs that it holds. Read back, each value falls into the same bucket.
 mod recorded {
     use hdrhistogram::Histogram;
@@ -219,6 +230,13 @@ mod tests {
         assert_eq!(copy.latency, tally.latency);
         assert_eq!(copy.samples, tally.samples);
         assert_eq!(copy.offered, 3);
+    }
+
+    #[test]
+    fn a_leased_permit_counts_when_it_is_spent() {
+        assert_eq!(counts_at(DecidedBy::Store, 7, 9), 7);
+        assert_eq!(counts_at(DecidedBy::Lease, 7, 9), 9);
+        assert_eq!(counts_at(DecidedBy::Lease, 9, 7), 9, "it was charged while its call waited");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::command::SAMPLE;
 use crate::bench::{Demand, Job, Sample, Tally};
 use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, grid, seconds};
-use crate::store::{MODE, Store};
 
 /// What to type next.
 const NEXT: [(&str, &str); 4] = [
@@ -76,8 +75,8 @@ impl DemoReport {
             denied: sample.denied,
         };
         Self {
-            store: Store::embedded().name(),
-            mode: MODE,
+            store: job.store.name(),
+            mode: job.store.mode().name(),
             key: escape(&job.key),
             name: job.name.clone(),
             limit: job.limit.to_string(),

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::SharedLimit;
 use super::job::Outcome;
-use super::lane::{Lane, is_due};
+use super::lane::{Counts, Lane, is_due};
 use super::purse::Purse;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
@@ -54,6 +54,8 @@ pub(crate) struct View {
     pub since: Micros,
     /// To home, then to each share that is live.
     pub lanes: Box<[Arc<Lane>]>,
+    /// Of each slot that the key ever had a lane to: a share that was lost comes back, and its counts go on.
+    counts: Box<[(Slot, Arc<Counts>)]>,
 }
 
 /// When home said what its ledger is.
@@ -113,6 +115,7 @@ impl Entry {
                 ledger: limit.ledger.clone(),
                 since: 0,
                 lanes: Box::default(),
+                counts: Box::default(),
             }),
             replacing: Mutex::default(),
             turn: AtomicU64::new(rand::random()),
@@ -157,16 +160,16 @@ impl Entry {
         view.lanes.iter().map(shut_until).min().unwrap_or(0)
     }
 
-    /// What this process had of each shard of the present plan.
+    /// What this process had of each shard, also of those that the present plan has no more.
     pub(crate) fn counts(&self) -> Vec<ShardCounts> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let of = |lane: &Arc<Lane>| ShardCounts {
-            slot: lane.slot,
-            runs: read(&lane.counts.runs),
-            allowed: read(&lane.counts.allowed),
-            denied: read(&lane.counts.denied),
+        let of = |(slot, counts): &(Slot, Arc<Counts>)| ShardCounts {
+            slot: *slot,
+            runs: read(&counts.runs),
+            allowed: read(&counts.allowed),
+            denied: read(&counts.denied),
         };
-        self.view().lanes.iter().map(of).collect()
+        self.view().counts.iter().map(of).collect()
     }
 
     pub(super) fn next_turn(&self) -> u64 {
@@ -215,11 +218,14 @@ impl Entry {
             known.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
         };
         let (home_life, lent_life) = lives(&ledger, limit.timeout);
-        let counts =
-            |slot: Slot| known.lanes.iter().find(|lane| lane.slot == slot).map(|lane| Arc::clone(&lane.counts));
-        let lane = |slot, id, share, parts, is_home, life| {
+        let mut counts = known.counts.to_vec();
+        let mut lane = |slot, id, share, parts, is_home, life| {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, &self.key);
-            let counts = counts(slot).unwrap_or_default();
+            let counted = counts.iter().find(|(of, _)| *of == slot).map(|(_, counts)| Arc::clone(counts));
+            let counts = counted.unwrap_or_else(|| {
+                counts.push((slot, Arc::default()));
+                Arc::clone(&counts[counts.len() - 1].1)
+            });
             Arc::new(Lane::new(slot, sub_key, id, share, parts, is_home, life, counts))
         };
         let home_parts = (ledger.home_permits(), ledger.home_burst());
@@ -231,7 +237,7 @@ impl Entry {
                     .unwrap_or_else(|| lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)),
             );
         }
-        View { id, ledger, since: limit.clock.now(), lanes: lanes.into() }
+        View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), counts: counts.into() }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Leasing {
     ttl: Micros,
     /// Keys with permits in their purse. They stay in use until they have given them back.
     keys: Mutex<Leased>,
+    /// Shared by those who fill a purse; alone has it who gives everything back, so that nothing is on its way then.
+    filling: tokio::sync::RwLock<()>,
 }
 
 #[derive(Default)]
@@ -35,7 +37,12 @@ struct Leased {
 impl Leasing {
     pub(super) fn new(leases: &crate::Leases) -> Self {
         let micros = |time: Duration| time.as_micros() as Micros;
-        Self { horizon: micros(leases.horizon), ttl: micros(leases.ttl), keys: Mutex::default() }
+        Self {
+            horizon: micros(leases.horizon),
+            ttl: micros(leases.ttl),
+            keys: Mutex::default(),
+            filling: tokio::sync::RwLock::default(),
+        }
     }
 }
 
@@ -61,6 +68,7 @@ impl SharedLimit {
     async fn fill(self: &Arc<Self>, entry: &Arc<Entry>) {
         let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
         let _done = Refilling(purse);
+        let _filling = leasing.filling.read().await;
         for _ in 0..entry.view().lanes.len() {
             let (view, now) = (entry.view(), self.clock.now());
             let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon);
@@ -131,8 +139,11 @@ impl SharedLimit {
         let Some(purse) = &entry.purse else { return };
         let (now, used) = (self.clock.now(), purse.used());
         let quiet = purse.seen.swap(used, Ordering::Relaxed) == used;
-        self.hand_back(&entry, purse.take_back(if quiet { None } else { Some(now) }));
-        if quiet && purse.held() == 0 {
+        let back = purse.take_back(if quiet { None } else { Some(now) });
+        // As long as something is on its way back it stays listed.
+        let is_empty = back.is_empty();
+        self.hand_back(&entry, back);
+        if quiet && is_empty && purse.held() == 0 {
             lock(&leasing.keys).entries.retain(|other| !Arc::ptr_eq(other, &entry));
             purse.listed.store(false, Ordering::Release);
             // Somebody may have filled it meanwhile, and found it listed.
@@ -159,6 +170,8 @@ impl SharedLimit {
     /// What was begun goes on.
     pub(crate) async fn return_leases(self: &Arc<Self>) {
         let Some(leasing) = &self.leasing else { return };
+        // What is on its way here comes first.
+        let _alone = leasing.filling.write().await;
         let entries = lock(&leasing.keys).entries.clone();
         let mut returned = Vec::new();
         for entry in &entries {
@@ -169,6 +182,8 @@ impl SharedLimit {
                     returned.push(self.put(entry, lane, Work::Refund(charge.refund(charge.permits))));
                 }
             }
+            // What has expired may be on its way back already: a look is answered after it.
+            returned.extend(view.lanes.iter().map(|lane| self.put(entry, lane, Work::Look)));
         }
         for refund in returned {
             let _ = refund.await;
