@@ -16,12 +16,14 @@ use crate::sync::{Arc, Mutex, lock};
 
 /// A process never holds more than this part of a share.
 const PART: u64 = 4;
+/// A refill takes about a round trip: so often is looked whether it is over.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// How leases of a limit are taken, and who has some.
 pub(super) struct Leasing {
     horizon: Micros,
     ttl: Micros,
-    /// Keys with permits in their purse. They stay in use until they have given them back.
+    /// Keys with permits in their purse, or on their way there. They stay in use until they have given them back.
     keys: Mutex<Leased>,
 }
 
@@ -46,6 +48,12 @@ impl SharedLimit {
         if purse.refilling.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Before the first permit comes: whoever gives back what is held has to know of what is on its way.
+        if let Some(leasing) = &self.leasing
+            && !purse.listed.swap(true, Ordering::AcqRel)
+        {
+            self.list(leasing, Arc::clone(entry));
+        }
         let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
         let task = async move {
             limit.fill(&entry).await;
@@ -68,7 +76,7 @@ impl SharedLimit {
             let wanted = target.saturating_sub(purse.held());
             let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
             match self.ask(entry, lane, Work::Lease(permits)).await {
-                Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, lane, &found),
+                Ok(found) if found.verdict.granted > 0 => take_in(purse, leasing, lane, &found),
                 Ok(_) | Err(Miss::Stale) => {}
                 Err(Miss::Failed(_)) => return,
             }
@@ -86,27 +94,13 @@ impl SharedLimit {
         (permits > 0).then_some((lane, permits))
     }
 
-    fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
-        let Outcome { header, share, sent, .. } = found;
-        let mut until = sent + leasing.ttl;
-        if let Share::Fixed(window) = share {
-            // The permits of a window are not to be spent in the next one.
-            until = until.min(sent + (window.window - header.at % window.window));
-        }
-        purse.add(Lease { charge: found.charge(lane.slot, found.verdict.granted), until });
-        if !purse.listed.swap(true, Ordering::AcqRel) {
-            self.list(leasing, Arc::clone(entry));
-        }
-    }
-
     /// From now on a task looks after what the key holds.
     fn list(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
         let leased = &mut *lock(&leasing.keys);
         leased.entries.push(entry);
         if !std::mem::replace(&mut leased.swept, true) {
             let limit = Arc::clone(self);
-            // It was a task of this runtime that came here.
-            let _ = self.engine.spawn(async move { limit.sweep().await });
+            leased.swept = self.engine.spawn(async move { limit.sweep().await }).is_ok();
         }
     }
 
@@ -132,11 +126,11 @@ impl SharedLimit {
         let (now, used) = (self.clock.now(), purse.used());
         let quiet = purse.seen.swap(used, Ordering::Relaxed) == used;
         self.hand_back(&entry, purse.take_back(if quiet { None } else { Some(now) }));
-        if quiet && purse.held() == 0 {
+        if quiet && purse.is_out() {
             lock(&leasing.keys).entries.retain(|other| !Arc::ptr_eq(other, &entry));
-            purse.listed.store(false, Ordering::Release);
-            // Somebody may have filled it meanwhile, and found it listed.
-            if purse.held() > 0 && !purse.listed.swap(true, Ordering::AcqRel) {
+            // Somebody may have begun to fill it meanwhile, and found it listed: a swap sees what he did before.
+            purse.listed.swap(false, Ordering::AcqRel);
+            if !purse.is_out() && !purse.listed.swap(true, Ordering::AcqRel) {
                 self.list(leasing, Arc::clone(&entry));
             }
             self.rest(entry);
@@ -163,6 +157,10 @@ impl SharedLimit {
         let mut returned = Vec::new();
         for entry in &entries {
             let Some(purse) = &entry.purse else { continue };
+            // What is on its way here goes back as well.
+            while purse.refilling.load(Ordering::Acquire) {
+                tokio::time::sleep(MOMENT).await;
+            }
             let view = entry.view();
             for Lease { charge, .. } in purse.take_back(None) {
                 if let Some(lane) = lane_of(&view, &charge) {
@@ -174,6 +172,16 @@ impl SharedLimit {
             let _ = refund.await;
         }
     }
+}
+
+fn take_in(purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
+    let Outcome { header, share, sent, .. } = found;
+    let mut until = sent + leasing.ttl;
+    if let Share::Fixed(window) = share {
+        // The permits of a window are not to be spent in the next one.
+        until = until.min(sent + (window.window - header.at % window.window));
+    }
+    purse.add(Lease { charge: found.charge(lane.slot, found.verdict.granted), until });
 }
 
 /// Whoever fills a purse says so until he is done, or gone.
