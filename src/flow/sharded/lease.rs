@@ -110,31 +110,29 @@ impl SharedLimit {
         loop {
             tokio::time::sleep(Duration::from_micros(leasing.ttl / 2)).await;
             let entries = lock(&leasing.keys).entries.clone();
-            for entry in entries {
-                self.look_through(leasing, entry);
-            }
-            let leased = &mut *lock(&leasing.keys);
-            if leased.entries.is_empty() {
-                leased.swept = false;
+            let quiet: Vec<bool> = entries.iter().map(|entry| self.look_through(entry)).collect();
+            let ended = {
+                let leased = &mut *lock(&leasing.keys);
+                // Others only add to its end.
+                let mut quiet = quiet.iter();
+                leased.entries.retain(|entry| !(quiet.next() == Some(&true) && struck_off(entry)));
+                leased.swept = !leased.entries.is_empty();
+                !leased.swept
+            };
+            entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.rest(entry));
+            if ended {
                 return;
             }
         }
     }
 
-    fn look_through(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
-        let Some(purse) = &entry.purse else { return };
+    /// Gives back what the key may spend no more. Says whether it fell quiet; then that was all it had.
+    fn look_through(self: &Arc<Self>, entry: &Arc<Entry>) -> bool {
+        let Some(purse) = &entry.purse else { return false };
         let (now, used) = (self.clock.now(), purse.used());
         let quiet = purse.seen.swap(used, Ordering::Relaxed) == used;
-        self.hand_back(&entry, purse.take_back(if quiet { None } else { Some(now) }));
-        if quiet && purse.is_out() {
-            lock(&leasing.keys).entries.retain(|other| !Arc::ptr_eq(other, &entry));
-            // Somebody may have begun to fill it meanwhile, and found it listed: a swap sees what he did before.
-            purse.listed.swap(false, Ordering::AcqRel);
-            if !purse.is_out() && !purse.listed.swap(true, Ordering::AcqRel) {
-                self.list(leasing, Arc::clone(&entry));
-            }
-            self.rest(entry);
-        }
+        self.hand_back(entry, purse.take_back(if quiet { None } else { Some(now) }));
+        quiet && purse.is_out()
     }
 
     fn hand_back(self: &Arc<Self>, entry: &Arc<Entry>, leases: Vec<Lease>) {
@@ -172,6 +170,15 @@ impl SharedLimit {
             let _ = refund.await;
         }
     }
+}
+
+/// Whether the list has no need of the key any more.
+fn struck_off(entry: &Entry) -> bool {
+    let Some(purse) = &entry.purse else { return true };
+    // Somebody may begin to fill it right now: he finds it listed, and then the swap sees what he did before; or he does
+    // not, and lists it himself.
+    purse.listed.swap(false, Ordering::AcqRel);
+    purse.is_out() || purse.listed.swap(true, Ordering::AcqRel)
 }
 
 fn take_in(purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
