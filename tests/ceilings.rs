@@ -4,9 +4,10 @@
 #[path = "support/shared.rs"]
 mod shared;
 
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use shardlimit::{DecidedBy, Decision, Denied, Handle, NamedLimit, Shards};
+use shardlimit::{DecidedBy, Decision, Denied, Handle, Shards};
 use shared::{BURST, Cluster, Layout, Server, client, client_of, define, take, take_all};
 use tokio::task::JoinSet;
 
@@ -186,14 +187,24 @@ async fn a_synchronous_call_knows_after_a_denial() {
     }
 }
 
-async fn at_once(limit: &NamedLimit, key: &str, asks: impl IntoIterator<Item = u64>) -> Vec<(u64, Decision)> {
-    let hot = limit.handle(key).unwrap();
-    let mut tasks = JoinSet::new();
-    for permits in asks {
-        let hot = hot.clone();
-        tasks.spawn(async move { (permits, hot.acquire_n(permits).await.unwrap()) });
+/// Asks in this order, each before any answer is awaited.
+async fn at_once(hot: &Handle, asks: &[u64]) -> Vec<Decision> {
+    let calls = asks.iter().map(|permits| (Box::pin(hot.acquire_n(*permits)), None));
+    let mut calls: Vec<_> = calls.collect();
+    for (call, decided) in &mut calls {
+        if let Poll::Ready(decision) = call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            *decided = Some(decision);
+        }
     }
-    tasks.join_all().await
+    let mut decisions = Vec::new();
+    for (call, decided) in calls {
+        let decision = match decided {
+            Some(decision) => decision,
+            None => call.await,
+        };
+        decisions.push(decision.unwrap());
+    }
+    decisions
 }
 
 /// Calls that come while others are on their way know that those take theirs first.
@@ -201,30 +212,37 @@ async fn at_once(limit: &NamedLimit, key: &str, asks: impl IntoIterator<Item = u
 async fn many_at_once_get_what_is_there_for_few_runs() {
     let server = Server::start(&[]);
     for (number, text) in shared::SPLIT.into_iter().enumerate() {
-        let limit = define(client(&server).prefix(format!("test-{number}")), text);
+        let limit = define(client(&server).prefix(format!("test-{number}")).ceiling(Duration::from_secs(60)), text);
         let hot = limit.handle("hot").unwrap();
         take(&limit, "hot", BURST - 10).await;
         let before = runs(&hot);
-        let decisions = at_once(&limit, "hot", [1; 50]).await;
-        assert_eq!(decisions.iter().filter(|(_, decision)| decision.is_allowed()).count(), 10, "{text}");
+        let decisions = at_once(&hot, &[1; 50]).await;
+        assert_eq!(decisions.iter().filter(|decision| decision.is_allowed()).count(), 10, "{text}");
         // One for each that is allowed, and one that is denied, if none of them had met.
         assert!(runs(&hot) - before <= 11, "{text}: {} runs", runs(&hot) - before);
+        // Of a sliding window only a denial tells.
+        if !text.starts_with("sliding") {
+            let in_process = decisions.iter().filter(|decision| decision.decided_by() == DecidedBy::Ceiling).count();
+            assert_eq!(in_process, 40, "{text}");
+        }
     }
 }
 
-/// A small ask behind a large one in flight: the large one may be denied, and then the small one has room.
+/// A small ask behind a large one that is on its way: the large one may be denied, and then the small one has room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_asks_are_not_denied_for_large_ones() {
     let server = Server::start(&[]);
     for (number, text) in shared::SPLIT.into_iter().enumerate() {
-        let limit = define(client(&server).prefix(format!("test-{number}")), text);
-        for round in 0..20 {
-            let key = format!("key {round}");
+        let define = || define(client(&server).prefix(format!("test-{number}")).ceiling(Duration::from_secs(60)), text);
+        let (limit, other) = (define(), define());
+        for asks in [[8, 2, 3], [2, 8, 3], [3, 2, 8], [7, 6, 5]] {
+            let key = format!("{asks:?}");
+            let hot = limit.handle(&key).unwrap();
             take(&limit, &key, BURST - 10).await;
-            // All that are small fit, all that are large do not, in whatever order they come.
-            let asks = [11, 2, 100, 1, 11, 3, 50, 4, 11];
-            for (permits, decision) in at_once(&limit, &key, asks).await {
-                assert_eq!(decision.is_allowed(), permits <= 10, "{text}: {permits} of 10: {decision:?}");
+            // This client's ceiling does not know of it.
+            take(&other, &key, 5).await;
+            for (permits, decision) in asks.into_iter().zip(at_once(&hot, &asks).await) {
+                assert_eq!(decision.is_allowed(), permits <= 5, "{text}: {permits} of {key}: {decision:?}");
             }
         }
     }
@@ -244,22 +262,26 @@ async fn an_overloaded_key_costs_no_more_runs_than_it_admits() {
         for _ in 0..32 {
             let hot = hot.clone();
             tasks.spawn(async move {
-                let (mut allowed, mut denied) = (0, 0);
+                let (mut allowed, mut denied, mut in_process) = (0, 0, 0);
                 while Instant::now() < end {
-                    if hot.acquire().await.unwrap().is_allowed() {
+                    let decision = hot.acquire().await.unwrap();
+                    if decision.is_allowed() {
                         allowed += 1;
                     } else {
                         denied += 1;
+                        in_process += u64::from(decision.decided_by() == DecidedBy::Ceiling);
                         tokio::time::sleep(Duration::from_micros(100)).await;
                     }
                 }
-                (allowed, denied)
+                (allowed, denied, in_process)
             });
         }
-        let (allowed, denied) = tasks.join_all().await.into_iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let sum = |a: (u64, u64, u64), b: (u64, u64, u64)| (a.0 + b.0, a.1 + b.1, a.2 + b.2);
+        let (allowed, denied, in_process) = tasks.join_all().await.into_iter().fold((0, 0, 0), sum);
         let runs = runs(&hot);
-        println!("{shards}: {allowed} allowed, {denied} denied, {runs} runs");
+        println!("{shards}: {allowed} allowed, {denied} denied, {in_process} of them in process, {runs} runs");
         assert!(denied > allowed, "{shards}: {denied} denied: this tests nothing");
+        assert!(in_process * 2 > denied, "{shards}: only {in_process} of {denied} denials in process");
         assert!(runs <= allowed, "{shards}: {runs} runs for {allowed} allowed and {denied} denied");
     }
 }

@@ -194,6 +194,37 @@ async fn no_interval_has_more_than_the_burst_and_what_is_held() {
     }
 }
 
+/// Use that all but stops: what was taken ahead for more of it is not spent when its time is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_permit_is_spent_after_its_ttl() {
+    const TTL: u64 = 50_000;
+    let server = Server::start(&[]);
+    let leases = Leases::new().horizon(Duration::from_micros(TTL)).ttl(Duration::from_micros(TTL));
+    let limit = leased(client(&server), "token-bucket 10000/s burst 1000", leases);
+    let hot = limit.handle("hot").unwrap();
+    let (mut by_lease, mut oldest) = (0, 0);
+    for _ in 0..10 {
+        // Never quiet for so long that all of it goes back.
+        for (calls, pause) in [(200, 1), (30, 6)] {
+            for _ in 0..calls {
+                let before = wall_clock();
+                if let Decision::Allowed(allowed) = hot.acquire().await.unwrap()
+                    && allowed.decided_by() == DecidedBy::Lease
+                {
+                    by_lease += 1;
+                    oldest = oldest.max(before.saturating_sub(allowed.receipt().charged_at()));
+                }
+                if pause > 1 || by_lease % 20 == 0 {
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+            }
+        }
+    }
+    println!("{by_lease} by leases, the oldest of {oldest} µs");
+    assert!(oldest < TTL, "a permit was spent {oldest} µs after it was charged");
+    assert!(by_lease > 500 && oldest > TTL / 2, "{by_lease} by leases, the oldest of {oldest} µs: this tests nothing");
+}
+
 /// What was taken from a window is not spent after its end, however long it could be held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_of_a_window_are_not_spent_in_the_next_one() {
