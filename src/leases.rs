@@ -10,10 +10,11 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// How [leased](crate::Limiter::define_leased) limits take permits ahead. Needs the feature `redis`.
 ///
-/// A process takes as many as it had use for in the last [`horizon`](Leases::horizon), never more than a quarter of a share, and
+/// A process takes as many as it had use for in the last [`horizon`](Leases::horizon), never more than a quarter of the burst, and
 /// gives back what it has not spent within their [`ttl`](Leases::ttl). The long-run rate is never exceeded. Admissions in any
-/// interval of length t are at most burst + rate · t + rate · ttl, however many processes there are;
-/// [`within_burst`](Leases::within_burst) takes the last term out of the burst.
+/// interval of length t are at most burst + rate · t + what all processes hold when it begins. As long as nothing is given
+/// back that is at most rate · ttl, however many processes there are; [`within_burst`](Leases::within_burst) takes this
+/// much out of the burst.
 ///
 /// ```
 /// use shardlimit::{Leases, Limiter};
@@ -67,7 +68,8 @@ impl Leases {
     }
 
     /// Takes what leases can add to an interval out of the burst: the store then holds a burst that is smaller by rate · ttl,
-    /// and no interval sees more than the burst that was defined. All processes have to define the limit alike.
+    /// and as long as nothing is given back no interval sees more than the burst that was defined. All processes have to
+    /// define the limit alike.
     ///
     /// For buckets. A fixed window needs no such thing: its leases end with it. A sliding window has no burst to take from.
     ///

@@ -1,7 +1,8 @@
-//! A heap that counts, for tests of what a thread allocates and how much of it at once.
+//! A heap that counts, for tests of what a thread allocates and how much of it at once, and of what all threads keep.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 pub struct Counting;
 
@@ -10,7 +11,10 @@ thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
+static BYTES_OF_ALL: AtomicIsize = AtomicIsize::new(0);
+
 fn count(allocations: usize, bytes: isize) {
+    BYTES_OF_ALL.fetch_add(bytes, Ordering::Relaxed);
     // A thread that is ending has no counters left, and nobody who would read them.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + allocations));
     let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
@@ -39,4 +43,9 @@ pub fn allocations() -> usize {
 /// Bytes that this thread has allocated and nobody freed.
 pub fn bytes() -> isize {
     BYTES.with(Cell::get)
+}
+
+/// Bytes that any thread has allocated and nobody freed.
+pub fn bytes_of_all() -> isize {
+    BYTES_OF_ALL.load(Ordering::Relaxed)
 }

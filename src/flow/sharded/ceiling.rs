@@ -132,7 +132,12 @@ impl Known {
                 let need = wanted.min(2 * bucket.burst) as i64 * bucket.cost;
                 let have = if self.counts(now) { self.units(bucket, self.spread, now) } else { bucket.capacity };
                 let lack = need - have;
-                Some(if lack <= 0 { 0 } else { (lack as u64).div_ceil(bucket.rate as u64) })
+                if lack <= 0 {
+                    return Some(0);
+                }
+                // Within the spread nothing has come back yet, by what is counted here.
+                let until_counted = self.spread.saturating_sub(now.saturating_sub(self.sent));
+                Some((lack as u64).div_ceil(bucket.rate as u64) + until_counted)
             }
             Share::Fixed(window) | Share::Sliding(window) if permits > window.permits => None,
             Share::Fixed(_) => {

@@ -14,7 +14,7 @@ use crate::selector::Candidates;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, lock};
 
-/// A process never holds more than this part of a share.
+/// A process never holds more than this part of what the shares can hold together, nor takes more of one share at once.
 const PART: u64 = 4;
 
 /// How leases of a limit are taken, and who has some.
@@ -71,7 +71,8 @@ impl SharedLimit {
         let _filling = leasing.filling.read().await;
         for _ in 0..entry.view().lanes.len() {
             let (view, now) = (entry.view(), self.clock.now());
-            let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon);
+            let most: u64 = view.lanes.iter().map(|lane| lane.burst / PART).sum();
+            let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon).min(most);
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
             let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
@@ -124,34 +125,32 @@ impl SharedLimit {
         loop {
             tokio::time::sleep(Duration::from_micros(leasing.ttl / 2)).await;
             let entries = lock(&leasing.keys).entries.clone();
-            for entry in entries {
-                self.look_through(leasing, entry);
-            }
-            let leased = &mut *lock(&leasing.keys);
-            if leased.entries.is_empty() {
-                leased.swept = false;
+            let quiet: Vec<bool> = entries.iter().map(|entry| self.look_through(entry)).collect();
+            let ended = {
+                let leased = &mut *lock(&leasing.keys);
+                // Others only add to its end.
+                let mut quiet = quiet.iter();
+                leased.entries.retain(|entry| !(quiet.next() == Some(&true) && struck_off(entry)));
+                leased.swept = !leased.entries.is_empty();
+                !leased.swept
+            };
+            entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.rest(entry));
+            if ended {
                 return;
             }
         }
     }
 
-    fn look_through(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
-        let Some(purse) = &entry.purse else { return };
+    /// Gives back what the key may spend no more. Says whether it fell quiet and nothing is held or on its way any more.
+    fn look_through(self: &Arc<Self>, entry: &Arc<Entry>) -> bool {
+        let Some(purse) = &entry.purse else { return true };
         let (now, used) = (self.clock.now(), purse.used());
         let quiet = purse.seen.swap(used, Ordering::Relaxed) == used;
         let back = purse.take_back(if quiet { None } else { Some(now) });
         // As long as something is on its way back it stays listed.
         let is_empty = back.is_empty();
-        self.hand_back(&entry, back);
-        if quiet && is_empty && purse.held() == 0 {
-            lock(&leasing.keys).entries.retain(|other| !Arc::ptr_eq(other, &entry));
-            purse.listed.store(false, Ordering::Release);
-            // Somebody may have filled it meanwhile, and found it listed.
-            if purse.held() > 0 && !purse.listed.swap(true, Ordering::AcqRel) {
-                self.list(leasing, Arc::clone(&entry));
-            }
-            self.rest(entry);
-        }
+        self.hand_back(entry, back);
+        quiet && is_empty && purse.is_out()
     }
 
     fn hand_back(self: &Arc<Self>, entry: &Arc<Entry>, leases: Vec<Lease>) {
@@ -189,6 +188,15 @@ impl SharedLimit {
             let _ = refund.await;
         }
     }
+}
+
+/// Whether the list has no need of the key any more.
+fn struck_off(entry: &Entry) -> bool {
+    let Some(purse) = &entry.purse else { return true };
+    // Somebody may fill it right now. He finds it listed, and then the swap sees what he did before; or he does not, and
+    // lists it himself.
+    purse.listed.swap(false, Ordering::AcqRel);
+    purse.is_out() || purse.listed.swap(true, Ordering::AcqRel)
 }
 
 /// Whoever fills a purse says so until he is done, or gone.

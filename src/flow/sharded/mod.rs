@@ -25,6 +25,8 @@ mod plan_view;
 mod purse;
 mod round;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

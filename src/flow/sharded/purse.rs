@@ -157,6 +157,11 @@ impl Purse {
         self.all().map(Stripe::left).sum()
     }
 
+    /// Nothing is held, and nothing is on its way.
+    pub(super) fn is_out(&self) -> bool {
+        !self.refilling.load(Ordering::Acquire) && self.held() == 0
+    }
+
     /// What this process had use for, so far: what was spent, and what was not found.
     pub(super) fn used(&self) -> u64 {
         self.all().map(|stripe| lock(&stripe.inside).spent).sum::<u64>() + self.missed.load(Ordering::Relaxed)

@@ -1,0 +1,7 @@
+//! Parts of a shared store's calls by themselves, where nothing but their callers' timing is at stake.
+//!
+//! * `purse`: what was added is spent, held or taken back, once each.
+//! * `round`: what calls find in the one answer that they share.
+
+mod purse;
+mod round;

@@ -1,0 +1,198 @@
+//! Every call of a round finds in its one answer what it would have got by itself, and nothing granted is lost.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::super::job::{Answer, Miss, Outcome, Work};
+use super::super::round::{Decided, Round, Sealed, Seat};
+use crate::error::ErrorKind;
+use crate::kernel::state::{run, run_one};
+use crate::kernel::{Ask, Batch, Refund, State, Verdict};
+use crate::limit::Share;
+use crate::sync::Arc;
+use crate::wire::{GrantId, Verdicts};
+
+const NOW: u64 = 1_000_000_007;
+
+fn share(text: &str) -> Share {
+    Share::whole(&text.parse().unwrap())
+}
+
+/// What the shard says to a round.
+fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
+    let mut verdicts: Verdicts = sealed.asks.iter().map(|_| Verdict::default()).collect();
+    let batch = Batch { asks: &sealed.asks, ..Batch::default() };
+    let header = run(state, &share, NOW, &batch, &mut verdicts);
+    Decided { header, share, id: GrantId { stamp: 1, random: 1 }, sent: 5, verdicts }
+}
+
+fn join(round: &Arc<Round>, work: Work) -> Seat {
+    round.join(work, 10).0
+}
+
+fn poll(seat: &mut Seat) -> Option<Answer> {
+    match pin!(seat).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+fn found(mut seat: Seat) -> Outcome {
+    poll(&mut seat).expect("it is answered").expect("by the shard")
+}
+
+const EVERY: [&str; 5] = [
+    "token-bucket 1/day burst 20",
+    "leaky-bucket 1/day capacity 20",
+    "pacing-queue 1/day capacity 20",
+    "fixed-window 20/day",
+    "sliding-window 20/day",
+];
+
+fn works() -> impl Strategy<Value = Vec<Work>> {
+    let work = prop_oneof![
+        6 => (1..4_u64).prop_map(Work::Ask),
+        1 => (10..30_u64).prop_map(Work::Ask),
+        2 => (1..12_u64).prop_map(Work::Lease),
+        1 => Just(Work::Look),
+        1 => Just(Work::Make),
+    ];
+    prop::collection::vec(work, 1..24)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_call_finds_what_it_would_have_got_by_itself(
+        limit in 0..EVERY.len(),
+        works in works(),
+        gone in prop::collection::vec(0..3_u8, 24),
+    ) {
+        let share = share(EVERY[limit]);
+        let round = Arc::default();
+        let mut seats: Vec<Option<Seat>> = works.iter().map(|work| Some(join(&round, *work))).collect();
+        let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
+            for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
+                *seat = None;
+            }
+        };
+        leave(&mut seats, 1);
+        let sealed = round.seal(0);
+        leave(&mut seats, 2);
+        let decided = decide(share, &mut None, &sealed);
+        let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
+
+        let mut state = None;
+        for ((work, seat), gone) in works.iter().zip(seats).zip(&gone) {
+            // Who left before it was sealed costs nothing.
+            let Some(Ask { permits, count }) = work.ask().filter(|_| *gone != 1) else { continue };
+            let mut alone = Verdict::default();
+            for call in 0..count {
+                let (_, verdict) = run_one(&mut state, &share, NOW, Ask { permits, count: 1 });
+                alone.granted += verdict.granted;
+                (alone.line, alone.lack) = (if call == 0 { verdict.line } else { alone.line }, verdict.lack);
+            }
+            let outcome = match seat {
+                Some(seat) => found(seat),
+                // What was granted to one who left later is nobody's.
+                None if alone.granted > 0 => {
+                    let (left, outcome) = surplus.next().expect("it comes back");
+                    prop_assert_eq!(left, permits * alone.granted);
+                    outcome
+                }
+                None => continue,
+            };
+            prop_assert_eq!(outcome.verdict.granted, alone.granted, "{:?}", work);
+            if alone.granted < count {
+                prop_assert_eq!(outcome.verdict.lack, alone.lack, "{:?}", work);
+            }
+            if alone.granted > 0 && share.is_paced() {
+                prop_assert_eq!(outcome.verdict.line, alone.line, "{:?}", work);
+            }
+        }
+        prop_assert!(surplus.next().is_none(), "nothing else comes back");
+    }
+}
+
+/// Who leaves before the round is sent is not asked for; a refund is sent whoever waits for it.
+#[test]
+fn a_seat_that_is_left_in_time_costs_nothing() {
+    let round = Arc::default();
+    let kept = join(&round, Work::Ask(3));
+    let refund = Refund { permits: 2, at: 1, line: 0 };
+    let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(refund), Work::Debt(4), Work::Make];
+    for work in works {
+        drop(join(&round, work));
+    }
+    let sealed = round.seal(0);
+    assert_eq!(sealed.asks, [Ask { permits: 3, count: 1 }]);
+    assert_eq!((sealed.refunds.as_slice(), sealed.debt, sealed.make), ([refund].as_slice(), 4, true));
+    assert_eq!((sealed.calls(), sealed.asked), (7, 8), "the lane has to hear of all of them");
+    let decided = decide(share(EVERY[0]), &mut None, &sealed);
+    assert!(round.answer(sealed, Ok(decided)).is_empty());
+    assert_eq!(found(kept).verdict.granted, 1);
+
+    let round: Arc<Round> = Arc::default();
+    drop((join(&round, Work::Ask(1)), join(&round, Work::Lease(1))));
+    assert!(!round.seal(0).wanted, "nothing is to be sent");
+}
+
+/// Who came too early is told that it was not sent, except who gives something back.
+#[test]
+fn a_call_that_waited_too_long_is_not_sent() {
+    let round: Arc<Round> = Arc::default();
+    let (mut old, _) = round.join(Work::Ask(1), 9);
+    let (refund, _) = round.join(Work::Refund(Refund { permits: 2, at: 1, line: 0 }), 9);
+    let (new, _) = round.join(Work::Ask(2), 10);
+    let sealed = round.seal(10);
+    assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
+    let decided = decide(share(EVERY[0]), &mut None, &sealed);
+    round.answer(sealed, Ok(decided));
+    assert!(matches!(poll(&mut old), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
+    assert_eq!(found(new).verdict.granted, 1);
+    found(refund);
+}
+
+/// Callers leave just when the answer comes: what was granted is theirs, or comes back, but never both nor neither.
+#[test]
+fn who_leaves_while_it_is_answered_loses_nothing() {
+    const SEATS: u64 = 64;
+    for number in 0..300 {
+        let round = Arc::default();
+        let mut seats: Vec<Seat> = (0..SEATS).map(|_| join(&round, Work::Ask(1))).collect();
+        let sealed = round.seal(0);
+        let decided = decide(share("token-bucket 1/day burst 40"), &mut None, &sealed);
+        let (kept, surplus) = thread::scope(|scope| {
+            let leaving = scope.spawn(|| {
+                let granted = |seat: &mut Seat| matches!(seat.leave(), Some(Ok(found)) if found.verdict.granted == 1);
+                seats.iter_mut().map(|seat| u64::from(granted(seat))).sum::<u64>()
+            });
+            (0..number % 10 * 50).for_each(|_| std::hint::spin_loop());
+            let surplus = round.answer(sealed, Ok(decided)).len() as u64;
+            (leaving.join().unwrap(), surplus)
+        });
+        assert_eq!(kept + surplus, 40, "{kept} kept, {surplus} came back");
+    }
+}
+
+/// A round whose sender goes away is over all the same, also for those who ask later; a late answer changes nothing.
+#[test]
+fn a_round_without_a_shard_is_answered() {
+    let round: Arc<Round> = Arc::default();
+    let (mut one, mut other) = (join(&round, Work::Ask(1)), join(&round, Work::Look));
+    assert!(poll(&mut one).is_none());
+    let sealed = round.seal(0);
+    let decided = decide(share(EVERY[0]), &mut None, &sealed);
+    round.answer(Sealed::default(), Err(Miss::ended()));
+    for seat in [&mut one, &mut other] {
+        assert!(matches!(poll(seat), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::Unknown));
+    }
+    round.answer(sealed, Ok(decided));
+    assert!(matches!(poll(&mut one), Some(Err(_))));
+    let mut refused = Round::refused(Miss::not_sent("redis", "full"));
+    assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
+}

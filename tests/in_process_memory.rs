@@ -1,0 +1,158 @@
+//! Memory of a limiter on a shared store: none allocated where this process decides, and bounded by the keys it tracks.
+#![cfg(feature = "redis")]
+#![allow(unsafe_code)]
+
+#[path = "support/heap.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod heap;
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use shardlimit::{DecidedBy, Handle, Leases, NamedLimit};
+use shared::{Cluster, Layout, Server, client, client_of, define, eventually, take_all};
+use tokio::task::JoinSet;
+
+#[global_allocator]
+static HEAP: heap::Counting = heap::Counting;
+
+const CALLS: usize = 10_000;
+
+/// One test at a time: what any thread allocates counts.
+static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Allocations of this thread in one call, and who decided it.
+fn call(hot: &Handle) -> (usize, Option<DecidedBy>) {
+    let before = heap::allocations();
+    let decision = hot.try_acquire(1).unwrap();
+    let decided_by = decision.as_ref().map(shardlimit::Decision::decided_by);
+    drop(decision);
+    (heap::allocations() - before, decided_by)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_in_process_allocates_nothing() {
+    let _one = ONE.lock().await;
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let limit = define(client_of(&cluster, 0).ceiling(Duration::from_secs(60)), text);
+        limit.plan(text).await.unwrap();
+        take_all(&limit, text).await;
+        let hot = limit.handle(text).unwrap();
+        assert_eq!(call(&hot).1, Some(DecidedBy::Ceiling), "{text}");
+        for number in 0..CALLS {
+            assert_eq!(call(&hot), (0, Some(DecidedBy::Ceiling)), "{text}, call {number}");
+        }
+        let before = heap::allocations();
+        for _ in 0..CALLS {
+            assert!(limit.try_acquire(text, 1).unwrap().is_some_and(|decision| !decision.is_allowed()));
+        }
+        assert_eq!(heap::allocations() - before, 0, "{text}: by key");
+    }
+}
+
+/// A call that finds the purse low has it filled, which takes a task; no other allocates anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_admission_by_a_lease_allocates_nothing() {
+    let _one = ONE.lock().await;
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    for (number, text) in ["token-bucket 1000000/s burst 1000000", "fixed-window 1000000000/h"].into_iter().enumerate()
+    {
+        let builder = client_of(&cluster, 0).prefix(format!("test-{number}"));
+        let limit = builder.build().unwrap().define_leased("api", text.parse().unwrap(), Leases::new()).unwrap();
+        limit.plan("hot").await.unwrap();
+        let hot = limit.handle("hot").unwrap();
+        let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>() as usize;
+        let (mut asked, mut by_lease, mut allocating, mut before) = (0, 0, 0, 0);
+        // A second of warm-up, in which vectors grow as well.
+        let warm = std::time::Instant::now();
+        while by_lease < CALLS {
+            if warm.elapsed() < Duration::from_secs(1) {
+                (asked, by_lease, allocating, before) = (0, 0, 0, runs());
+            }
+            for _ in 0..100 {
+                let (allocations, decided_by) = call(&hot);
+                asked += 1;
+                if decided_by == Some(DecidedBy::Lease) {
+                    by_lease += 1;
+                    allocating += usize::from(allocations > 0);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let runs = runs() - before;
+        println!("{text}: {by_lease} of {asked} by leases, {allocating} of them allocated, {runs} runs");
+        assert!(asked - by_lease < asked / 20, "{text}: only {by_lease} of {asked} by leases");
+        assert!(allocating <= runs + 1, "{text}: {allocating} calls allocated, for {runs} runs");
+        assert!(allocating < CALLS / 20, "{text}: {allocating} of {by_lease} calls allocated");
+    }
+}
+
+/// Each key once, by callers that work side by side.
+async fn see_once(limit: &NamedLimit, keys: std::ops::Range<usize>) {
+    let (next, end) = (Arc::new(AtomicUsize::new(keys.start)), keys.end);
+    let mut tasks = JoinSet::new();
+    for _ in 0..200 {
+        let (limit, next) = (limit.clone(), Arc::clone(&next));
+        tasks.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= end {
+                    return;
+                }
+                assert!(limit.acquire(format!("key:{number}")).await.unwrap().is_allowed());
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+/// Waits until so little is left: the last tasks let go of their keys by themselves.
+async fn falls_to(what: &str, before: isize, most: isize) {
+    let mut least = isize::MAX;
+    let grown = async || {
+        least = least.min(heap::bytes_of_all() - before);
+        least <= most
+    };
+    let patience = tokio::time::timeout(Duration::from_secs(20), eventually(what, grown)).await;
+    println!("{what}: {least} bytes");
+    assert!(patience.is_ok(), "{what}: {least} bytes, {most} are the most");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_seen_takes_little_and_all_of_them_are_bounded() {
+    const KEYS: usize = 50_000;
+    let _one = ONE.lock().await;
+    let server = Server::start(&[]);
+    let text = "token-bucket 10/min burst 10";
+    let warm_up = async |limit: &NamedLimit| {
+        see_once(limit, 0..1_000).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+
+    let all = define(client(&server), text);
+    warm_up(&all).await;
+    let before = heap::bytes_of_all();
+    see_once(&all, 1_000..KEYS + 1_000).await;
+    falls_to("200 bytes a key", before, 200 * KEYS as isize).await;
+    drop(all);
+
+    // Of a leased limit they hold permits for a while, and fall idle when those are back.
+    let limiter = client(&server).prefix("leased").build().unwrap();
+    let leased = limiter.define_leased("api", text.parse().unwrap(), Leases::new()).unwrap();
+    warm_up(&leased).await;
+    let before = heap::bytes_of_all();
+    see_once(&leased, 1_000..11_000).await;
+    falls_to("200 bytes a key of a leased limit", before, 200 * 10_000).await;
+    drop((leased, limiter));
+
+    // Three times as many as there is room for, and then three times as many again: no growth but in the tables.
+    let few = define(client(&server).prefix("few").max_keys(1_000), text);
+    warm_up(&few).await;
+    let before = heap::bytes_of_all();
+    see_once(&few, 1_000..21_000).await;
+    falls_to("room for 1,000 keys", before, 200 * 1_000).await;
+}

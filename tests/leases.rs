@@ -1,0 +1,241 @@
+//! Permits taken ahead: none is lost and none is gained, whoever holds them when the calls stop.
+#![cfg(feature = "redis")]
+
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::time::{Duration, Instant};
+
+use shardlimit::{Builder, DecidedBy, Decision, ErrorKind, Handle, Leases, Limiter, NamedLimit, Shards};
+use shared::{BURST, Cluster, Layout, Server, client, client_of, eventually, left, take};
+use tokio::task::JoinSet;
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Held for so long that in a test nothing comes back by itself.
+fn long() -> Leases {
+    Leases::new().horizon(Duration::from_secs(5)).ttl(Duration::from_secs(10))
+}
+
+fn leased(builder: Builder, text: &str, leases: Leases) -> (Limiter, NamedLimit) {
+    let limiter = builder.build().unwrap();
+    let limit = limiter.define_leased("api", text.parse().unwrap(), leases).unwrap();
+    (limiter, limit)
+}
+
+/// So many calls of a client, some at once. What was admitted, and how much of it by leases.
+async fn call(limit: &NamedLimit, key: &str, callers: usize, calls: usize) -> (u64, u64) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let hot = limit.handle(key).unwrap();
+        tasks.spawn(async move {
+            let mut admitted = (0, 0);
+            for _ in 0..calls {
+                let decision = hot.acquire().await.unwrap();
+                admitted.0 += u64::from(decision.is_allowed());
+                admitted.1 += u64::from(decision.decided_by() == DecidedBy::Lease);
+                tokio::task::yield_now().await;
+            }
+            admitted
+        });
+    }
+    tasks.join_all().await.into_iter().fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+}
+
+/// Takes what is left. Who is denied while permits are on their way into the purse, or back to the store, is not denied for
+/// good.
+async fn spend_all(hot: &Handle) -> u64 {
+    let (mut admitted, mut last) = (0, Instant::now());
+    while last.elapsed() < Duration::from_millis(300) {
+        let decision = match hot.try_acquire(1).unwrap() {
+            Some(decision) => decision,
+            None => hot.acquire().await.unwrap(),
+        };
+        if decision.is_allowed() {
+            (admitted, last) = (admitted + 1, Instant::now());
+        } else {
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+    admitted
+}
+
+/// What two clients admitted and what the store has after both gave back is the limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_returned_and_what_was_admitted_is_the_limit() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let clients = [0, 1].map(|node| leased(client_of(&cluster, node), text, long()));
+        for number in 0..5 {
+            let key = format!("{text} {number}");
+            clients[0].1.plan(&key).await.unwrap();
+            let (one, other) = tokio::join!(call(&clients[0].1, &key, 3, 20), call(&clients[1].1, &key, 3, 20));
+            let (admitted, by_leases) = (one.0 + other.0, one.1 + other.1);
+            assert!(admitted <= BURST, "{key}: {admitted}");
+            assert!(by_leases > 10, "{key}: {by_leases} of {admitted} by leases: this tests nothing");
+            for (limiter, _) in &clients {
+                limiter.return_leases(Duration::from_secs(10)).await.unwrap();
+            }
+            assert_eq!(left(&clients[0].1, &key).await, BURST - admitted, "{key}: returned");
+        }
+    }
+}
+
+/// Nobody says that it is over: they come back by themselves, and are all there for somebody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_comes_back_when_a_key_falls_quiet() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let leases = Leases::new().horizon(Duration::from_millis(100)).ttl(Duration::from_millis(100));
+    for text in shared::SPLIT {
+        // What the one gives back the other sees in time.
+        let builder = |node| client_of(&cluster, node).ceiling(Duration::from_millis(50));
+        let clients = [0, 1].map(|node| leased(builder(node), text, leases));
+        clients[0].1.plan(text).await.unwrap();
+        let (one, other) = tokio::join!(call(&clients[0].1, text, 3, 20), call(&clients[1].1, text, 3, 20));
+        let admitted = one.0 + other.0;
+        assert!(one.1 + other.1 > 10, "{text}: this tests nothing");
+        let what = format!("{text}: all but {admitted} are back");
+        eventually(&what, async || left(&clients[0].1, text).await == BURST - admitted).await;
+        let rest = spend_all(&clients[1].1.handle(text).unwrap()).await;
+        assert_eq!(rest + admitted, BURST, "{text}: and can be spent");
+    }
+}
+
+/// Handles, the limit and the limiter go away while permits are held; other keys take the place of theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_comes_back_when_its_owners_are_gone() {
+    let server = Server::start(&[]);
+    let text = shared::SPLIT[0];
+    let watcher = shared::define(client(&server), text);
+    let leases = Leases::new().horizon(Duration::from_millis(300)).ttl(Duration::from_millis(300));
+    let held_by = |admitted: u64| {
+        let watcher = &watcher;
+        async move |key: &str| BURST - admitted - left(watcher, key).await
+    };
+
+    // With room for one key a segment, each of the others sweeps.
+    let (limiter, limit) = leased(client(&server).max_keys(64), text, leases);
+    let (admitted, _) = call(&limit, "crowded", 2, 20).await;
+    assert!(held_by(admitted)("crowded").await > 0, "nothing is held: this tests nothing");
+    let mut others = JoinSet::new();
+    for number in 0..500 {
+        let limit = limit.clone();
+        others.spawn(async move { take(&limit, &format!("other {number}"), 1).await });
+    }
+    others.join_all().await;
+    eventually("a key that had to go has given back", async || held_by(admitted)("crowded").await == 0).await;
+
+    let (admitted, _) = call(&limit, "dropped", 2, 20).await;
+    assert!(held_by(admitted)("dropped").await > 0, "nothing is held: this tests nothing");
+    drop((limiter, limit));
+    eventually("a limit that is gone has given back", async || held_by(admitted)("dropped").await == 0).await;
+    eventually("and all others", async || {
+        let mut all = true;
+        for number in 0..500 {
+            all &= left(&watcher, &format!("other {number}")).await == BURST - 1;
+        }
+        all
+    })
+    .await;
+}
+
+/// What one thread took ahead is there for another before it is denied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_thread_spends_what_another_has_taken() {
+    let server = Server::start(&[]);
+    for (number, text) in shared::SPLIT.into_iter().chain([shared::WHOLE[0]]).enumerate() {
+        let (_limiter, limit) = leased(client(&server).prefix(format!("test-{number}")), text, long());
+        let hot = limit.handle("hot").unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let (first, later) = (hot.clone(), runtime.clone());
+        let warm_up = move || {
+            let mut admitted = 0;
+            // So that a slice of a lease lies in the stripe of this thread.
+            while admitted < 100 {
+                admitted += u64::from(later.block_on(first.acquire()).unwrap().is_allowed());
+            }
+            admitted
+        };
+        let warm = std::thread::spawn(warm_up).join().unwrap();
+        let rest = std::thread::spawn(move || runtime.block_on(spend_all(&hot))).join().unwrap();
+        assert_eq!(warm + rest, BURST, "{text}");
+    }
+}
+
+/// What a lease paid for goes back like anything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_of_a_lease_can_be_refunded() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in shared::SPLIT {
+        let (limiter, limit) = leased(client_of(&cluster, 0), text, long());
+        limit.plan(text).await.unwrap();
+        let hot = limit.handle(text).unwrap();
+        let (mut spent, mut refunded) = (0, 0);
+        while refunded < 20 {
+            let Decision::Allowed(allowed) = hot.acquire().await.unwrap() else { panic!("{text}: denied") };
+            if allowed.decided_by() == DecidedBy::Lease {
+                assert_eq!(allowed.receipt().permits(), 1);
+                hot.refund(allowed.into_receipt()).await.unwrap();
+                refunded += 1;
+            } else {
+                spent += 1;
+                tokio::time::sleep(MOMENT).await;
+            }
+        }
+        limiter.return_leases(Duration::from_secs(10)).await.unwrap();
+        assert_eq!(left(&limit, text).await, BURST - spent, "{text}");
+    }
+}
+
+/// Turns of a queue are not taken ahead: they would be somebody's who does not stand in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pacing_queue_is_not_leased() {
+    let server = Server::start(&[]);
+    let (_limiter, limit) = leased(client(&server), shared::WHOLE[1], long());
+    let (admitted, by_leases) = call(&limit, "mail", 3, 40).await;
+    assert_eq!((admitted, by_leases), (120, 0));
+    assert_eq!(left(&limit, "mail").await, BURST - 120);
+    assert_eq!(spend_all(&limit.handle("mail").unwrap()).await, BURST - 120);
+}
+
+#[test]
+fn settings_that_do_not_fit_are_errors() {
+    let ms = Duration::from_millis;
+    let limiter = Limiter::builder().redis(["127.0.0.1:1"]).build().unwrap();
+    let bucket = "token-bucket 1000/s burst 100";
+    let cases = [
+        ("horizon", bucket, Leases::new().horizon(Duration::ZERO)),
+        ("horizon", bucket, Leases::new().horizon(ms(51)).ttl(ms(50))),
+        ("ttl", bucket, Leases::new().ttl(ms(10_001))),
+        // 100 ms of it are its burst.
+        ("ttl", bucket, Leases::new().ttl(ms(100)).within_burst()),
+        ("ttl", "leaky-bucket 1000/s capacity 100", Leases::new().ttl(ms(100)).within_burst()),
+        ("within_burst", "sliding-window 1000/s", Leases::new().within_burst()),
+        ("within_burst", "sliding-log 1000/s", Leases::new().within_burst()),
+    ];
+    for (field, text, leases) in cases {
+        let error = limiter.define_leased("api", text.parse().unwrap(), leases).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, field), "{text}, {leases:?}: {error}");
+    }
+    let define = |leases| limiter.define_leased("api", bucket.parse().unwrap(), leases);
+    let carved = define(Leases::new().ttl(ms(99)).within_burst()).unwrap();
+    assert_eq!(carved.limit().burst(), 1, "none of the errors has taken the name");
+    assert!(define(Leases::new().ttl(ms(99)).within_burst()).is_ok(), "the same again is the same limit");
+    for other in [Leases::new().ttl(ms(98)).within_burst(), Leases::new().ttl(ms(99)), Leases::new()] {
+        assert_eq!(define(other).unwrap_err().kind(), ErrorKind::NameTaken, "{other:?}");
+    }
+    assert_eq!(limiter.define("api", bucket.parse().unwrap()).unwrap_err().kind(), ErrorKind::NameTaken);
+    assert!(limiter.define_leased("queue", shared::WHOLE[1].parse().unwrap(), Leases::new().within_burst()).is_ok());
+}
+
+/// A client that does not split the key takes ahead from home alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_not_split_is_leased_too() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let builder = || client_of(&cluster, 0).shards(Shards::Off);
+    let (limiter, limit) = leased(builder(), shared::WHOLE[0], long());
+    let (admitted, by_leases) = call(&limit, "hot", 3, 40).await;
+    assert!(admitted == 120 && by_leases > 10, "{by_leases} of {admitted} by leases");
+    limiter.return_leases(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(left(&limit, "hot").await, BURST - 120);
+}
