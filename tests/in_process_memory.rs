@@ -141,9 +141,8 @@ async fn a_key_that_was_seen_takes_little_and_all_of_them_are_bounded() {
     drop(all);
 
     // Of a leased limit they hold permits for a while, and fall idle when those are back.
-    let leases = Leases::new();
     let limiter = client(&server).prefix("leased").build().unwrap();
-    let leased = limiter.define_leased("api", text.parse().unwrap(), leases).unwrap();
+    let leased = limiter.define_leased("api", text.parse().unwrap(), Leases::new()).unwrap();
     warm_up(&leased).await;
     let before = heap::bytes_of_all();
     see_once(&leased, 1_000..11_000).await;

@@ -125,7 +125,9 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
     let kept = join(&round, Work::Ask(3));
     let refund = Refund { permits: 2, at: 1, line: 0 };
     let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(refund), Work::Debt(4), Work::Make];
-    works.into_iter().for_each(|work| drop(join(&round, work)));
+    for work in works {
+        drop(join(&round, work));
+    }
     let sealed = round.seal(0);
     assert_eq!(sealed.asks, [Ask { permits: 3, count: 1 }]);
     assert_eq!((sealed.refunds.as_slice(), sealed.debt, sealed.make), ([refund].as_slice(), 4, true));
