@@ -42,7 +42,8 @@ impl SharedLimit {
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
-        if let Some(decision) = self.try_acquire(entry, permits)? {
+        self.limit.check_permits(permits)?;
+        if let Some(decision) = self.at_once(entry, permits, self.clock.now()) {
             return Ok(decision);
         }
         self.ask_store(entry, permits).await
@@ -64,7 +65,10 @@ impl SharedLimit {
             view.ledger.limit.check_permits(permits)?;
             let decided = match candidates(&view, permits) {
                 Some(lanes) => self.ask_one(entry, &view, &lanes, permits, (turn, now)).await,
-                None => gather::gather(self, entry, &view, permits).await,
+                None => match self.shut(entry, &view, permits, now) {
+                    Some(denied) => Ok(denied),
+                    None => gather::gather(self, entry, &view, permits).await,
+                },
             };
             match decided {
                 // A lease may have come since, and taken what the call was denied.
@@ -125,7 +129,14 @@ impl SharedLimit {
             count => self.selector.select(&Candidates { lanes, turn, now }) % count,
         };
         if self.ceiling > 0 && lanes[first].opens_in(&lanes[first].ceiling.known(), permits, now) != Some(0) {
-            first = hop(lanes, first, permits, now).unwrap_or(first);
+            match hop(lanes, first, permits, now) {
+                Some(other) => first = other,
+                None => {
+                    if let Some(denied) = self.shut(entry, view, permits, now) {
+                        return Ok(denied);
+                    }
+                }
+            }
         }
         let mut lane = &lanes[first];
         let mut answer = self.ask(entry, lane, Work::Ask(permits), now).await;
@@ -163,17 +174,16 @@ impl SharedLimit {
     fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
         let Outcome { header, verdict, share, .. } = found;
         let time = |units: i64| (units.max(0) as u64).div_ceil(share.rate() as u64) + (header.at - header.now);
-        let now = self.clock.now();
-        let facts = view.facts(Some((lane, found)), now);
         if verdict.granted == 0 {
+            let now = self.clock.now();
             let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
             let elsewhere = elsewhere.filter_map(|other| other.opens_in(&other.ceiling.known(), permits, now)).min();
             let here = time(verdict.lack);
-            return Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here)));
+            return Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here)));
         }
         let wait = if share.is_paced() && verdict.line > 0 { time(verdict.line) } else { 0 };
         let receipt = Receipt::shared(entry.owner, &[found.charge(lane.slot, permits)]);
-        Decision::allowed_by_store(facts, wait, receipt)
+        Decision::allowed_by_store(found.facts, wait, receipt)
     }
 
     /// # Cancel safety
@@ -197,7 +207,7 @@ impl SharedLimit {
         if let Some(purse) = &entry.purse {
             drop(purse.take_back(None));
         }
-        view.lanes.iter().for_each(|lane| lane.ceiling.clear());
+        view.lanes.iter().for_each(|lane| entry.open(lane));
         Ok(())
     }
 

@@ -123,12 +123,14 @@ async fn answered(
     }
     // A look at a key that nobody has used makes no home that could lend anything.
     let used = verdicts.iter().any(|verdict| verdict.granted > 0);
-    lane.decide(round, sealed, Decided { header, share, id, sent, verdicts }, limit.ceiling);
-    if let Some(purse) = &entry.purse {
+    lane.note(&sealed, &header, &share, &verdicts, (sent, limit.ceiling));
+    let facts = {
         let (view, now) = (entry.load(), limit.clock.now());
-        let facts = view.facts(None, now);
-        purse.outlook.store((facts.remaining, now + facts.reset_after));
-    }
+        let facts = view.facts(Some((lane, &header, &share)), now);
+        entry.look_out(&facts, now, if limit.ceiling > 0 { view.shut_until(now) } else { 0 });
+        facts
+    };
+    lane.decide(round, sealed, Decided { header, share, id, sent, facts, verdicts });
     if used || entry.view().is_split() {
         escrow::look_after(limit, entry);
     }

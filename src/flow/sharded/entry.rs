@@ -5,11 +5,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
-use super::job::Outcome;
+use super::job::{free, reset_after};
 use super::lane::{Counts, Lane, is_due};
 use super::purse::Purse;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
+use crate::kernel::Header;
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::Share;
 use crate::plan::ShardCounts;
@@ -37,12 +38,25 @@ pub(crate) struct Entry {
     asked: AtomicU64,
     /// The latest that home's own clock was heard to show.
     home_time: AtomicU64,
+    /// What its last answer says to all calls.
+    outlook: Outlook,
     /// Permits held here, of a leased limit.
     pub(super) purse: Option<Box<Purse>>,
     /// Held by the one task of this process that moves the key's shares.
     pub(super) escrow: tokio::sync::Mutex<()>,
     /// When that task may next begin, by this process's clock.
     pub(super) next_step: AtomicU64,
+}
+
+/// What all shards came to at the last answer of any: read by every call that is decided in process.
+#[derive(Default)]
+struct Outlook {
+    /// What they can have at the most.
+    remaining: AtomicU64,
+    /// When they are as new.
+    new_at: AtomicU64,
+    /// Until then none of them can grant anything, by this process's clock.
+    shut_until: AtomicU64,
 }
 
 /// The plan in force, as far as it is known here.
@@ -78,14 +92,14 @@ impl View {
     }
 
     /// What is left on all shards: exact where one shard is all there is, else what they can have at the most.
-    pub(super) fn facts(&self, latest: Option<(&Lane, &Outcome)>, now: Micros) -> StoreFacts {
+    pub(super) fn facts(&self, latest: Option<(&Lane, &Header, &Share)>, now: Micros) -> StoreFacts {
         let exact = self.lanes.len() == 1 && latest.is_some();
         let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
         for lane in &self.lanes {
             match latest {
-                Some((asked, found)) if asked.slot == lane.slot => {
-                    facts.remaining += found.free();
-                    facts.reset_after = facts.reset_after.max(found.reset_after());
+                Some((asked, header, share)) if asked.slot == lane.slot => {
+                    facts.remaining += free(header, share);
+                    facts.reset_after = facts.reset_after.max(reset_after(header, share));
                 }
                 _ => {
                     let known = lane.ceiling.known();
@@ -95,6 +109,12 @@ impl View {
             }
         }
         facts
+    }
+
+    /// Until when no shard can grant anything, as far as their answers tell.
+    pub(super) fn shut_until(&self, now: Micros) -> Micros {
+        let shut_until = |lane: &Arc<Lane>| lane.ceiling.known().shut_until(&lane.share, now);
+        self.lanes.iter().map(shut_until).min().unwrap_or(0)
     }
 
     /// Whether some share is on its way.
@@ -121,6 +141,7 @@ impl Entry {
             turn: AtomicU64::new(rand::random()),
             asked: AtomicU64::new(0),
             home_time: AtomicU64::new(0),
+            outlook: Outlook::default(),
             purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
@@ -150,14 +171,41 @@ impl Entry {
         let view = self.view.load();
         if let (true, [home]) = (now < until, &*view.lanes) {
             home.ceiling.shut(&home.share, now, until);
+            self.outlook.new_at.store(until, Ordering::Relaxed);
+            self.outlook.shut_until.store(until, Ordering::Relaxed);
         }
+    }
+
+    /// A shard has answered: what that means for all calls of the key.
+    pub(super) fn look_out(&self, facts: &StoreFacts, now: Micros, shut_until: Micros) {
+        self.outlook.remaining.store(facts.remaining, Ordering::Relaxed);
+        self.outlook.new_at.store(now + facts.reset_after, Ordering::Relaxed);
+        self.outlook.shut_until.store(shut_until, Ordering::Relaxed);
+    }
+
+    /// What is left of the key, and how long until it is as new, as of the last answer.
+    #[inline]
+    pub(super) fn outlook(&self, now: Micros, decided_by: DecidedBy) -> StoreFacts {
+        let Outlook { remaining, new_at, .. } = &self.outlook;
+        let reset_after = new_at.load(Ordering::Relaxed).saturating_sub(now);
+        StoreFacts { remaining: remaining.load(Ordering::Relaxed), reset_after, exact: false, decided_by }
+    }
+
+    /// How long until any shard could grant anything; zero if one could.
+    #[inline]
+    pub(super) fn opens_in(&self, now: Micros) -> Micros {
+        self.outlook.shut_until.load(Ordering::Relaxed).saturating_sub(now)
+    }
+
+    /// Something came back to a shard that its last answer does not tell of.
+    pub(super) fn open(&self, lane: &Lane) {
+        lane.ceiling.clear();
+        self.outlook.shut_until.store(0, Ordering::Relaxed);
     }
 
     /// Until when no shard of it can grant anything.
     pub(super) fn shut_until(&self, now: Micros) -> Micros {
-        let view = self.view.load();
-        let shut_until = |lane: &Arc<Lane>| lane.ceiling.known().shut_until(&lane.share, now);
-        view.lanes.iter().map(shut_until).min().unwrap_or(0)
+        self.view.load().shut_until(now)
     }
 
     /// What this process had of each shard, also of those that the present plan has no more.
@@ -208,6 +256,7 @@ impl Entry {
         if known.id == id || !later {
             return;
         }
+        self.outlook.shut_until.store(0, Ordering::Relaxed);
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         self.view.store(Arc::new(self.view_of(limit, id, ledger)));
     }

@@ -156,6 +156,6 @@ impl Drop for Turn<'_> {
 }
 
 fn give_back(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lane: &Arc<Lane>, charge: &Charge) {
-    lane.ceiling.clear();
+    entry.open(lane);
     limit.give_back(entry, lane, charge.refund(charge.permits));
 }

@@ -15,20 +15,41 @@ impl SharedLimit {
     #[inline]
     pub(crate) fn try_acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
         self.limit.check_permits(permits)?;
-        let (view, now) = (entry.load(), self.clock.now());
-        let Some(purse) = &entry.purse else { return Ok(self.shut(entry, &view, permits, now)) };
-        if let Some(decision) = self.spend(entry, purse, permits, now) {
-            if view.is_split() && entry.is_due(now, SILENCE) {
-                drop(self.put(entry, view.home(), Work::Make));
+        let now = self.clock.now();
+        Ok(self.at_once(entry, permits, now).or_else(|| self.shut(entry, &entry.load(), permits, now)))
+    }
+
+    /// What can be told without a look at the shards: a lease has permits, or none of them can have any.
+    #[inline]
+    pub(super) fn at_once(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Option<Decision> {
+        if let Some(purse) = &entry.purse
+            && let Some(decision) = self.spend(entry, purse, permits, now)
+        {
+            if entry.is_due(now, SILENCE) {
+                self.ask_home(entry);
             }
-            return Ok(Some(decision));
+            return Some(decision);
         }
-        let denied = self.shut(entry, &view, permits, now);
-        if denied.is_none() {
+        let wait = entry.opens_in(now);
+        // For more than one it takes longer: that the shards have to say.
+        if wait > 0 && permits == 1 {
+            self.tell_denied(&entry.key, permits, now);
+            return Some(Decision::denied_by_store(entry.outlook(now, DecidedBy::Ceiling), wait));
+        }
+        if let Some(purse) = &entry.purse {
             purse.miss(permits);
             self.refill(entry, purse);
         }
-        Ok(denied)
+        None
+    }
+
+    /// Who spends by a plan has to hear from home once in a while.
+    #[cold]
+    fn ask_home(self: &Arc<Self>, entry: &Arc<Entry>) {
+        let view = entry.view();
+        if view.is_split() {
+            drop(self.put(entry, view.home(), Work::Make));
+        }
     }
 
     /// An admission by permits that are held here.
@@ -44,15 +65,12 @@ impl SharedLimit {
         if spent.is_low {
             self.refill(entry, purse);
         }
-        let (remaining, new_at) = purse.outlook.load();
-        let reset_after = new_at.saturating_sub(now);
-        let facts = StoreFacts { remaining, reset_after, exact: false, decided_by: DecidedBy::Lease };
+        let facts = entry.outlook(now, DecidedBy::Lease);
         Some(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, &[spent.charge])))
     }
 
     /// A denial, if no shard can have so many permits.
-    #[inline]
-    fn shut(&self, entry: &Entry, view: &View, permits: u64, now: Micros) -> Option<Decision> {
+    pub(super) fn shut(&self, entry: &Entry, view: &View, permits: u64, now: Micros) -> Option<Decision> {
         if self.ceiling == 0 {
             return None;
         }

@@ -1,7 +1,7 @@
 //! What a shard is asked to do, and what comes back.
 
 use crate::clock::Micros;
-use crate::decision::Charge;
+use crate::decision::{Charge, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::key::Slot;
@@ -52,20 +52,18 @@ pub(super) struct Outcome {
     pub id: GrantId,
     /// When the run was sent, by this process's clock.
     pub sent: Micros,
+    /// What was left on all shards after it.
+    pub facts: StoreFacts,
 }
 
 impl Outcome {
-    /// How long until the shard is as new, in µs.
-    pub(super) fn reset_after(&self) -> u64 {
-        match self.header.missing.max(0) as u64 {
-            0 => 0,
-            missing => missing.div_ceil(self.share.rate() as u64) + (self.header.at - self.header.now),
-        }
-    }
-
     /// Permits that the shard had left.
     pub(super) fn free(&self) -> u64 {
-        self.header.level.max(0) as u64 / self.share.cost() as u64
+        free(&self.header, &self.share)
+    }
+
+    pub(super) fn reset_after(&self) -> Micros {
+        reset_after(&self.header, &self.share)
     }
 
     /// What a call that was granted was charged.
@@ -78,6 +76,19 @@ impl Outcome {
     pub(super) fn refund(&self, permits: u64) -> Refund {
         let line = self.verdict.line + permits as i64 * self.share.cost();
         Refund { permits, at: self.header.at, line }
+    }
+}
+
+/// Permits that a shard had left.
+pub(super) fn free(header: &Header, share: &Share) -> u64 {
+    header.level.max(0) as u64 / share.cost() as u64
+}
+
+/// How long until a shard is as new.
+pub(super) fn reset_after(header: &Header, share: &Share) -> Micros {
+    match header.missing.max(0) as u64 {
+        0 => 0,
+        missing => missing.div_ceil(share.rate() as u64) + (header.at - header.now),
     }
 }
 

@@ -11,7 +11,7 @@ use super::ceiling::{Ceiling, Known, Note};
 use super::job::{Miss, Work};
 use super::round::{Decided, Round, Sealed, Seat};
 use crate::clock::Micros;
-use crate::kernel::Refund;
+use crate::kernel::{Header, Refund, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -260,10 +260,17 @@ impl Lane {
         !lock(&self.queue).kept.is_empty()
     }
 
-    /// Answers a round that came back from the shard. Permits that nobody waits for any more go back with the next one.
-    pub(super) fn decide(&self, round: &Round, sealed: Sealed, decided: Decided, cap: Micros) {
+    /// Takes note of what the shard answered.
+    pub(super) fn note(
+        &self,
+        sealed: &Sealed,
+        header: &Header,
+        share: &Share,
+        verdicts: &[Verdict],
+        (sent, cap): (Micros, Micros),
+    ) {
         let (mut allowed, mut denied, mut lacking) = (0, 0, None);
-        for (ask, verdict) in sealed.asks.iter().zip(&decided.verdicts) {
+        for (ask, verdict) in sealed.asks.iter().zip(verdicts) {
             allowed += verdict.granted;
             denied += ask.count - verdict.granted;
             if verdict.granted < ask.count && lacking.is_none() {
@@ -272,10 +279,13 @@ impl Lane {
         }
         self.counts.allowed.fetch_add(allowed, Ordering::Relaxed);
         self.counts.denied.fetch_add(denied, Ordering::Relaxed);
-        let Decided { header, share, sent, .. } = decided;
         // What these calls took is in the answer: first they must be on their way no more.
-        self.leave(&sealed);
-        self.ceiling.note(&Note { share: &share, header: &header, denied: lacking, sent, cap });
+        self.leave(sealed);
+        self.ceiling.note(&Note { share, header, denied: lacking, sent, cap });
+    }
+
+    /// Answers a round that came back from the shard. Permits that nobody waits for any more go back with the next one.
+    pub(super) fn decide(&self, round: &Round, sealed: Sealed, decided: Decided) {
         let surplus = round.answer(sealed, Ok(decided));
         if !surplus.is_empty() {
             lock(&self.queue).refunds.extend(surplus.iter().map(|(permits, found)| found.refund(*permits)));

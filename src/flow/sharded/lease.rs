@@ -157,7 +157,7 @@ impl SharedLimit {
         let view = entry.view();
         for Lease { charge, .. } in leases {
             if let Some(lane) = lane_of(&view, &charge) {
-                lane.ceiling.clear();
+                entry.open(lane);
                 self.give_back(entry, lane, charge.refund(charge.permits));
             }
         }

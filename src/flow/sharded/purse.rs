@@ -4,7 +4,6 @@
 //! a slice of the reserve, and where that is empty too, what others have. Permits of one call come from one charge.
 
 use crossbeam_utils::CachePadded;
-use crossbeam_utils::atomic::AtomicCell;
 
 use crate::clock::Micros;
 use crate::decision::Charge;
@@ -28,8 +27,6 @@ pub(super) struct Purse {
     pub recent: Mutex<Use>,
     /// What was used when it was last looked through.
     pub seen: AtomicU64,
-    /// What the shards can have at the most, and when they are as new, as of the last answer.
-    pub outlook: AtomicCell<(u64, Micros)>,
 }
 
 /// What a key had use for, as its refills measure it.
@@ -99,9 +96,10 @@ thread_local! {
 
 impl Purse {
     pub(super) fn new() -> Self {
-        let threads = thread::available_parallelism().map_or(1, usize::from).next_power_of_two();
+        // More than threads can run at once: of those that do, hardly two have the same one.
+        let stripes = 4 * thread::available_parallelism().map_or(1, usize::from).next_power_of_two();
         Self {
-            stripes: (0..threads).map(|_| CachePadded::default()).collect(),
+            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
             reserve: CachePadded::default(),
             missed: AtomicU64::new(0),
             low: AtomicU64::new(0),
@@ -109,7 +107,6 @@ impl Purse {
             listed: AtomicBool::new(false),
             recent: Mutex::default(),
             seen: AtomicU64::new(0),
-            outlook: AtomicCell::new((0, 0)),
         }
     }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::job::{Answer, Miss, Outcome, Work};
 use crate::clock::Micros;
+use crate::decision::StoreFacts;
 use crate::error::ErrorKind;
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::limit::Share;
@@ -65,6 +66,8 @@ pub(super) struct Decided {
     pub share: Share,
     pub id: GrantId,
     pub sent: Micros,
+    /// What is left on all shards after it.
+    pub facts: StoreFacts,
     pub verdicts: Verdicts,
 }
 
@@ -167,7 +170,7 @@ fn late() -> Miss {
 
 impl Decided {
     fn outcome(&self, verdict: Verdict) -> Outcome {
-        Outcome { header: self.header, verdict, share: self.share, id: self.id, sent: self.sent }
+        Outcome { header: self.header, verdict, share: self.share, id: self.id, sent: self.sent, facts: self.facts }
     }
 }
 

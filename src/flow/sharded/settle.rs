@@ -59,7 +59,7 @@ impl SharedLimit {
             let back = left.min(charge.permits);
             left -= back;
             if let Some(lane) = lane_of(&view, &charge).filter(|_| back > 0) {
-                lane.ceiling.clear();
+                entry.open(lane);
                 answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
             }
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::round::{Decided, Round, Sealed, Seat};
+use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::ErrorKind;
 use crate::kernel::state::{run, run_one};
 use crate::kernel::{Ask, Batch, Refund, State, Verdict};
@@ -26,7 +27,8 @@ fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
     let mut verdicts: Verdicts = sealed.asks.iter().map(|_| Verdict::default()).collect();
     let batch = Batch { asks: &sealed.asks, ..Batch::default() };
     let header = run(state, &share, NOW, &batch, &mut verdicts);
-    Decided { header, share, id: GrantId { stamp: 1, random: 1 }, sent: 5, verdicts }
+    let facts = StoreFacts { remaining: 0, reset_after: 0, exact: true, decided_by: DecidedBy::Store };
+    Decided { header, share, id: GrantId { stamp: 1, random: 1 }, sent: 5, facts, verdicts }
 }
 
 fn join(round: &Arc<Round>, work: Work) -> Seat {
