@@ -4,8 +4,13 @@
 #[path = "support/shared.rs"]
 mod shared;
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
 use shardlimit::{Decision, NamedLimit};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, random, take, take_all};
+use shared::{BURST, Cluster, Layout, Server, client, client_of, define, eventually, left, random, take, take_all};
 use tokio::task::JoinSet;
 
 /// Lets others run so many times. Polled before the call, so that an answer that has just come is dropped unseen.
@@ -86,4 +91,45 @@ async fn a_turn_that_is_given_up_is_free_again() {
     let wait = limit.acquire_within("mail", 1, std::time::Duration::from_secs(86_400));
     assert!(tokio::time::timeout(std::time::Duration::from_millis(200), wait).await.is_err(), "it waits for its turn");
     eventually("the turn is free", async || left(&limit, "mail").await == BURST - 1).await;
+}
+
+/// A call that is alone with its shard sends by itself. Whatever becomes of it then, it holds nobody else up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_not_polled_any_more_holds_nobody_up() {
+    let server = Server::start(&[]);
+    // From a pacing queue only the last one in line can be given back.
+    for text in shared::SPLIT {
+        let limit = define(client(&server), text);
+        let others = |calls: u64| {
+            let limit = limit.clone();
+            // On a worker of the limiter's runtime, as it has to be for a call to send by itself.
+            tokio::spawn(async move {
+                for _ in 0..calls {
+                    let call = tokio::time::timeout(Duration::from_secs(5), limit.acquire(text));
+                    assert!(call.await.expect("nobody is held up").unwrap().is_allowed(), "{text}");
+                }
+            })
+        };
+        others(1).await.unwrap();
+        let sent = Arc::new(tokio::sync::Notify::new());
+        let seen = Arc::new(tokio::sync::Notify::new());
+        let lone = tokio::spawn({
+            let (limit, sent, seen) = (limit.clone(), Arc::clone(&sent), Arc::clone(&seen));
+            async move {
+                let mut kept = Box::pin(limit.acquire(text));
+                assert!(poll_fn(|context| Poll::Ready(kept.as_mut().poll(context).is_pending())).await, "it is sent");
+                sent.notify_one();
+                seen.notified().await;
+                assert!(kept.await.unwrap().is_allowed(), "{text}");
+                let mut given_up = Box::pin(limit.acquire(text));
+                assert!(poll_fn(|context| Poll::Ready(given_up.as_mut().poll(context).is_pending())).await);
+            }
+        });
+        sent.notified().await;
+        others(3).await.unwrap();
+        seen.notify_one();
+        lone.await.unwrap();
+        others(2).await.unwrap();
+        eventually("what was given up is there again", async || left(&limit, text).await == BURST - 7).await;
+    }
 }
