@@ -14,6 +14,7 @@ use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::batch::NEVER;
+use crate::key::Slot;
 use crate::observe;
 use crate::selector::Candidates;
 use crate::sync::Arc;
@@ -60,15 +61,13 @@ impl SharedLimit {
             // Another shard than the one that was found stale.
             let turn = first_turn.wrapping_add(attempt as u64);
             let now = self.clock.now();
-            let view = self.heard_from_home(entry, now).await;
-            // Home's limit rules, also where it is not the one that was defined here.
-            view.ledger.limit.check_permits(permits)?;
-            let decided = match candidates(&view, permits) {
-                Some(lanes) => self.ask_one(entry, &view, &lanes, permits, (turn, now)).await,
-                None => match self.shut(entry, &view, permits, now) {
-                    Some(denied) => Ok(denied),
-                    None => gather::gather(self, entry, &view, permits).await,
-                },
+            if let Some(home) = self.home_to_hear(entry, now) {
+                let _ = self.put(entry, &home, Work::Make).await;
+            }
+            let decided = match self.pick(entry, permits, turn, now)? {
+                Pick::Denied(decision) => Ok(decision),
+                Pick::One(lane) => self.ask_one(entry, &lane, permits, now).await,
+                Pick::All => gather::gather(self, entry, &entry.view(), permits).await,
             };
             match decided {
                 // A lease may have come since, and taken what the call was denied.
@@ -97,56 +96,75 @@ impl SharedLimit {
         }
     }
 
-    /// The plan, with home asked once in a while, also where the selector does not. A client that was idle waits for
-    /// home's word, unless home is out of reach: what it knows may be long past.
-    async fn heard_from_home(self: &Arc<Self>, entry: &Arc<Entry>, now: Micros) -> Arc<View> {
-        let view = entry.view();
-        if !view.is_split() {
-            return view;
+    /// Home is asked once in a while, also where the selector does not. A client that was idle waits for its word, unless it
+    /// is out of reach: what is known here may be long past. Then its lane comes back.
+    fn home_to_hear(self: &Arc<Self>, entry: &Arc<Entry>, now: Micros) -> Option<Arc<Lane>> {
+        if entry.silence(now) < SILENCE {
+            return None;
         }
-        if entry.silence(now) > IDLE && !view.home().is_sick(now) {
-            let _ = self.put(entry, view.home(), Work::Make).await;
-            return entry.view();
+        let view = entry.load();
+        if view.is_split() {
+            if entry.silence(now) > IDLE && !view.home().is_sick(now) {
+                return Some(Arc::clone(view.home()));
+            }
+            if entry.is_due(now, SILENCE) {
+                drop(self.put(entry, view.home(), Work::Make));
+            }
         }
-        if entry.is_due(now, SILENCE) {
-            drop(self.put(entry, view.home(), Work::Make));
-        }
-        view
+        None
     }
 
-    /// Asks the shard that the selector picks, unless that can't have enough. If it denies, or surely was not asked, one
-    /// other that could.
+    /// The shard that the selector picks, or one that could have enough if that can't.
+    fn pick(&self, entry: &Entry, permits: u64, turn: u64, now: Micros) -> Result<Pick, Error> {
+        let view = entry.load();
+        // Home's limit rules, also where it is not the one that was defined here.
+        view.ledger.limit.check_permits(permits)?;
+        let Some(lanes) = candidates(&view, permits) else {
+            return Ok(self.shut(entry, &view, permits, now).map_or(Pick::All, Pick::Denied));
+        };
+        let first = match lanes.len() {
+            1 => 0,
+            count => self.selector.select(&Candidates { lanes: &lanes, turn, now }) % count,
+        };
+        let lane = &lanes[first];
+        if self.ceiling == 0 || lane.opens_in(&lane.ceiling.known(), permits, now) == Some(0) {
+            return Ok(Pick::One(Arc::clone(lane)));
+        }
+        Ok(match hop(&lanes, lane.slot, permits, now) {
+            Some(other) => Pick::One(Arc::clone(other)),
+            None => self.shut(entry, &view, permits, now).map_or_else(|| Pick::One(Arc::clone(lane)), Pick::Denied),
+        })
+    }
+
+    /// Asks a shard. If it denies, or surely was not asked, one other that could have enough.
     async fn ask_one(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        view: &View,
-        lanes: &[Arc<Lane>],
+        lane: &Arc<Lane>,
         permits: u64,
-        (turn, now): (u64, Micros),
+        now: Micros,
     ) -> Result<Decision, Miss> {
-        let mut first = match lanes.len() {
-            1 => 0,
-            count => self.selector.select(&Candidates { lanes, turn, now }) % count,
-        };
-        if self.ceiling > 0 && lanes[first].opens_in(&lanes[first].ceiling.known(), permits, now) != Some(0) {
-            match hop(lanes, first, permits, now) {
-                Some(other) => first = other,
-                None => {
-                    if let Some(denied) = self.shut(entry, view, permits, now) {
-                        return Ok(denied);
-                    }
-                }
+        let answer = self.ask(entry, lane, Work::Ask(permits), now).await;
+        match &answer {
+            Ok(found) if found.verdict.granted > 0 => Ok(allowed(entry, lane, permits, found)),
+            Ok(_) => self.ask_another(entry, lane, permits, answer).await,
+            Err(Miss::Failed(error)) if error.kind() == ErrorKind::NotSent => {
+                self.ask_another(entry, lane, permits, answer).await
             }
+            Err(miss) => Err(miss.clone()),
         }
-        let mut lane = &lanes[first];
-        let mut answer = self.ask(entry, lane, Work::Ask(permits), now).await;
-        let may_hop = match &answer {
-            Ok(found) => found.verdict.granted == 0,
-            Err(Miss::Failed(error)) => error.kind() == ErrorKind::NotSent,
-            Err(Miss::Stale) => false,
-        };
-        if may_hop && let Some((other, now)) = self.hop(lanes, first, permits) {
-            let other = &lanes[other];
+    }
+
+    async fn ask_another(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        first: &Arc<Lane>,
+        permits: u64,
+        answer: Answer,
+    ) -> Result<Decision, Miss> {
+        let (view, now) = (entry.view(), self.clock.now());
+        let (mut lane, mut answer) = (first, answer);
+        if let Some(other) = hop(&view.lanes, first.slot, permits, now) {
             match (self.ask(entry, other, Work::Ask(permits), now).await, &answer) {
                 // One shard has denied; that the other can't be reached does not change it.
                 (Err(Miss::Failed(_)), Ok(_)) => {}
@@ -154,36 +172,23 @@ impl SharedLimit {
             }
         }
         let found = answer?;
+        if found.verdict.granted > 0 {
+            return Ok(allowed(entry, lane, permits, &found));
+        }
         // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
         // the new plan is known, and they can be gathered.
-        if found.verdict.granted == 0 && found.verdict.lack == NEVER {
+        if found.verdict.lack == NEVER {
             return Err(Miss::Stale);
         }
-        Ok(self.decision(entry, view, lane, permits, &found))
-    }
-
-    fn hop(&self, lanes: &[Arc<Lane>], denied: usize, permits: u64) -> Option<(usize, Micros)> {
         let now = self.clock.now();
-        hop(lanes, denied, permits, now).map(|other| (other, now))
+        let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
+        let elsewhere = elsewhere.filter_map(|other| other.opens_in(&other.ceiling.known(), permits, now)).min();
+        let here = found.time(found.verdict.lack);
+        Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 
     pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, now: Micros) -> Answer {
         Asked::new(self, entry, lane, work, now).answer().await
-    }
-
-    fn decision(&self, entry: &Entry, view: &View, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
-        let Outcome { header, verdict, share, .. } = found;
-        let time = |units: i64| (units.max(0) as u64).div_ceil(share.rate() as u64) + (header.at - header.now);
-        if verdict.granted == 0 {
-            let now = self.clock.now();
-            let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
-            let elsewhere = elsewhere.filter_map(|other| other.opens_in(&other.ceiling.known(), permits, now)).min();
-            let here = time(verdict.lack);
-            return Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here)));
-        }
-        let wait = if share.is_paced() && verdict.line > 0 { time(verdict.line) } else { 0 };
-        let receipt = Receipt::shared(entry.owner, &[found.charge(lane.slot, permits)]);
-        Decision::allowed_by_store(found.facts, wait, receipt)
     }
 
     /// # Cancel safety
@@ -289,10 +294,24 @@ impl SharedLimit {
     }
 }
 
+/// Who is to be asked.
+enum Pick {
+    Denied(Decision),
+    One(Arc<Lane>),
+    /// No share alone holds so many permits.
+    All,
+}
+
+fn allowed(entry: &Entry, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
+    let wait = if found.share.is_paced() { found.wait() } else { 0 };
+    let receipt = Receipt::shared(entry.owner, &[found.charge(lane.slot, permits)]);
+    Decision::allowed_by_store(found.facts, wait, receipt)
+}
+
 /// Another shard that could have enough: of those the one that can have the most.
-fn hop(lanes: &[Arc<Lane>], denied: usize, permits: u64, now: Micros) -> Option<usize> {
-    let others = lanes.iter().enumerate().filter(|(index, lane)| *index != denied && lane.is_open(permits, now));
-    others.max_by_key(|(_, lane)| lane.most(now)).map(|(index, _)| index)
+fn hop(lanes: &[Arc<Lane>], denied: Slot, permits: u64, now: Micros) -> Option<&Arc<Lane>> {
+    let others = lanes.iter().filter(|lane| lane.slot != denied && lane.is_open(permits, now));
+    others.max_by_key(|lane| lane.most(now))
 }
 
 /// The lanes to shards that can hold so many permits; none if no single one can.

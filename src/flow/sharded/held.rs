@@ -21,13 +21,14 @@ pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
     lane: &'a Arc<Lane>,
-    seat: Seat,
+    work: Work,
+    since: Micros,
+    /// From the first poll on.
+    seat: Option<Seat>,
     /// What sends, until it was first polled.
     drive: Option<Drive>,
     /// It may be left to this call.
     alone: bool,
-    /// The permits of each call, or of a lease.
-    permits: u64,
     /// The caller has its answer.
     answered: bool,
 }
@@ -38,11 +39,9 @@ impl<'a> Asked<'a> {
         entry: &'a Arc<Entry>,
         lane: &'a Arc<Lane>,
         work: Work,
-        now: Micros,
+        since: Micros,
     ) -> Self {
-        let permits = work.ask().map_or(0, |ask| ask.permits);
-        let (seat, drive) = limit.put_alone(entry, lane, work, now);
-        Self { limit, entry, lane, seat, alone: drive.is_some(), drive, permits, answered: false }
+        Self { limit, entry, lane, work, since, seat: None, drive: None, alone: false, answered: false }
     }
 
     /// # Cancel safety
@@ -54,43 +53,55 @@ impl<'a> Asked<'a> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        if self.seat.is_none() {
+            let waker = Some(context.waker());
+            let (seat, drive) = self.limit.put_alone(self.entry, self.lane, self.work, self.since, waker);
+            (self.seat, self.alone, self.drive) = (Some(seat), drive.is_some(), drive);
+        }
         if self.alone {
             self.send(context);
             // The sending wakes this call: its seat need not.
-            if self.alone && !self.seat.is_answered() {
+            if self.alone && self.seat.as_ref().is_none_or(|seat| !seat.is_answered()) {
                 return Poll::Pending;
             }
         }
-        Pin::new(&mut self.seat).poll(context)
+        match &mut self.seat {
+            Some(seat) => Pin::new(seat).poll(context),
+            None => Poll::Pending,
+        }
     }
 
     fn send(&mut self, context: &mut Context<'_>) {
-        let drive = self.drive.take().or_else(|| self.lane.take_over(&self.seat));
+        let drive = self.take_over();
         self.alone = false;
-        let Some(mut drive) = drive else { return };
+        let (Some(mut drive), Some(seat)) = (drive, &self.seat) else { return };
         if drive.as_mut().poll(context).is_pending() {
-            match self.lane.leave_to(&self.seat, drive, context.waker()) {
+            match self.lane.leave_to(seat, drive, context.waker()) {
                 Some(drive) => self.limit.spawn(drive),
                 None => self.alone = true,
             }
         }
+    }
+
+    /// What was left to this call, unless somebody else has it by now.
+    fn take_over(&mut self) -> Option<Drive> {
+        let seat = self.seat.as_ref()?;
+        self.drive.take().or_else(|| self.lane.take_over(seat))
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if self.alone
-            && let Some(drive) = self.drive.take().or_else(|| self.lane.take_over(&self.seat))
+            && let Some(drive) = self.take_over()
         {
             self.limit.spawn(drive);
         }
-        if self.answered {
-            return;
-        }
-        if let Some(Ok(found @ Outcome { verdict, .. })) = self.seat.leave()
+        let (false, Some(seat), Some(ask)) = (self.answered, &mut self.seat, self.work.ask()) else { return };
+        if let Some(Ok(found @ Outcome { verdict, .. })) = seat.leave()
             && verdict.granted > 0
         {
-            let charge = found.charge(self.lane.slot, self.permits * verdict.granted);
+            let charge = found.charge(self.lane.slot, ask.permits * verdict.granted);
             give_back(self.limit, self.entry, self.lane, &charge);
         }
     }

@@ -57,6 +57,16 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// How long it takes until so many units have come back, in µs.
+    pub(super) fn time(&self, units: i64) -> Micros {
+        (units.max(0) as u64).div_ceil(self.share.rate() as u64) + (self.header.at - self.header.now)
+    }
+
+    /// How long until its turn comes in a pacing queue.
+    pub(super) fn wait(&self) -> Micros {
+        if self.verdict.line > 0 { self.time(self.verdict.line) } else { 0 }
+    }
+
     /// Permits that the shard had left.
     pub(super) fn free(&self) -> u64 {
         free(&self.header, &self.share)

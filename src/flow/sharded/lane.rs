@@ -199,7 +199,7 @@ impl Lane {
     }
 
     /// Puts a call into the lane. The caller sees to what has to start.
-    pub(super) fn put(&self, work: Work, now: Micros) -> (Seat, Start) {
+    pub(super) fn put(&self, work: Work, now: Micros, waker: Option<&Waker>) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
@@ -214,9 +214,12 @@ impl Lane {
             queue.ahead.largest = queue.ahead.largest.max(permits);
             self.ahead.store(queue.ahead.packed(), Ordering::Relaxed);
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Written under the lock only.
+        self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
+        // Whoever finds the lane idle may send by himself, and then his seat need not wake him.
+        let waker = waker.filter(|_| queue.busy).cloned();
         let round = queue.rounds.back().expect("one is there by now");
-        let (seat, seats) = round.join(work, now);
+        let (seat, seats) = round.join(work, now, waker);
         queue.seats = seats;
         let start = match (queue.take(), queue.alone.take()) {
             (Some(load), _) => Start::Send(load),
@@ -300,8 +303,8 @@ impl Lane {
 
     /// These calls are on their way no more.
     fn leave(&self, sealed: &Sealed) {
-        self.waiting.fetch_sub(sealed.calls(), Ordering::Relaxed);
         let ahead = &mut lock(&self.queue).ahead;
+        self.waiting.store(self.waiting() - sealed.calls(), Ordering::Relaxed);
         ahead.permits -= sealed.asked;
         if ahead.permits == 0 {
             ahead.largest = 0;

@@ -28,6 +28,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{Clock, Micros};
@@ -151,7 +152,7 @@ impl SharedLimit {
 
     /// Puts work into a lane, and sends it if the lane was idle.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
-        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now());
+        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now(), None);
         if let Some(drive) = drive {
             self.spawn(drive);
         }
@@ -166,8 +167,9 @@ impl SharedLimit {
         lane: &Arc<Lane>,
         work: Work,
         now: Micros,
+        waker: Option<&Waker>,
     ) -> (Seat, Option<Drive>) {
-        let (seat, start) = lane.put(work, now);
+        let (seat, start) = lane.put(work, now, waker);
         match start {
             Start::Nothing => {}
             Start::Send(load) => {

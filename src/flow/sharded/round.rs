@@ -39,6 +39,8 @@ struct Taken {
 pub(super) struct Seat {
     round: Arc<Round>,
     index: usize,
+    /// Taken by the very poll that comes next, with its waker.
+    fresh: bool,
 }
 
 /// Where a call finds its verdict.
@@ -90,15 +92,20 @@ impl Round {
     /// A round that is over: for a call that can't be taken.
     pub(super) fn refused(miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
-        Seat { round: Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) }), index: 0 }
+        Seat {
+            round: Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) }),
+            index: 0,
+            fresh: false,
+        }
     }
 
     /// Takes a seat. Says how many are taken now.
-    pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros) -> (Seat, usize) {
+    pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros, waker: Option<Waker>) -> (Seat, usize) {
         let mut seats = lock(&self.seats);
         let index = seats.len();
-        seats.push(Taken { work, since: now, waker: None, gone: false });
-        (Seat { round: Arc::clone(self), index }, index + 1)
+        let fresh = waker.is_some();
+        seats.push(Taken { work, since: now, waker, gone: false });
+        (Seat { round: Arc::clone(self), index, fresh }, index + 1)
     }
 
     /// What is to be sent: nothing for calls that nobody waits for, or that came before `too_old`. A refund is never too
@@ -232,7 +239,10 @@ impl Seat {
 impl Future for Seat {
     type Output = Answer;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        if std::mem::take(&mut self.fresh) {
+            return Poll::Pending;
+        }
         if let Some(answer) = self.round.outcome(self.index) {
             return Poll::Ready(answer);
         }

@@ -32,7 +32,7 @@ fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
 }
 
 fn join(round: &Arc<Round>, work: Work) -> Seat {
-    round.join(work, 10).0
+    round.join(work, 10, None).0
 }
 
 fn poll(seat: &mut Seat) -> Option<Answer> {
@@ -147,9 +147,9 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 #[test]
 fn a_call_that_waited_too_long_is_not_sent() {
     let round: Arc<Round> = Arc::default();
-    let (mut old, _) = round.join(Work::Ask(1), 9);
-    let (refund, _) = round.join(Work::Refund(Refund { permits: 2, at: 1, line: 0 }), 9);
-    let (new, _) = round.join(Work::Ask(2), 10);
+    let (mut old, _) = round.join(Work::Ask(1), 9, None);
+    let (refund, _) = round.join(Work::Refund(Refund { permits: 2, at: 1, line: 0 }), 9, None);
+    let (new, _) = round.join(Work::Ask(2), 10, None);
     let sealed = round.seal(10);
     assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
     let decided = decide(share(EVERY[0]), &mut None, &sealed);
