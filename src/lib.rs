@@ -54,6 +54,9 @@ pub mod architecture {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/performance.md")]
+pub mod performance {}
+
 #[doc = include_str!("../docs/glossary.md")]
 pub mod glossary {}
 

@@ -63,12 +63,12 @@ impl Model {
     }
 
     fn spent(&mut self, permits: u64, charge: Option<Charge>) {
-        self.used += permits;
         let Some(charge) = charge else {
             assert!(permits > 1 || self.spendable() == 0, "{} are there and not found", self.spendable());
             return;
         };
         assert_eq!(charge.permits, permits);
+        self.used += permits;
         let (left, until) = self.leases.get_mut(&charge.at).expect("a lease that is not given back");
         assert!(self.now < *until, "spent at {} what expired at {until}", self.now);
         *left = left.checked_sub(permits).expect("no more than the lease had");
