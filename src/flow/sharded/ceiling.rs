@@ -11,8 +11,8 @@ use crate::kernel::Header;
 use crate::kernel::batch::NEVER;
 use crate::limit::{BucketShare, Share};
 
-/// Clients that were denied together do not ask again together: each waits for up to this much longer, drawn anew for
-/// each answer. Two milliseconds hold some batches of a busy client, and no share is split so small that it fills up
+/// Clients that were denied together do not ask again together: each waits for up to this much longer, and a quarter of it
+/// at the least, drawn anew for each answer: a question that comes a little too early is asked in vain. Two milliseconds hold some batches of a busy client, and no share is split so small that it fills up
 /// in ten times that. A share that does takes an eighth of its refill.
 const SPREAD: Micros = 2_000;
 
@@ -101,6 +101,7 @@ impl Known {
             Share::Bucket(bucket) => bucket.refill,
             Share::Fixed(window) | Share::Sliding(window) => window.window,
         };
+        let most = SPREAD.min(refill / 8);
         Self {
             sent,
             holds: sent + rand::random_range(cap / 2..=cap),
@@ -108,7 +109,7 @@ impl Known {
             new_at: after(header.missing.max(0)),
             until,
             from,
-            spread: if exhausted { rand::random_range(0..=SPREAD.min(refill / 8)) } else { 0 },
+            spread: if exhausted { rand::random_range(most / 4..=most) } else { 0 },
         }
     }
 
