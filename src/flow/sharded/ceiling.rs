@@ -152,10 +152,12 @@ impl Known {
         }
     }
 
-    /// Until when no ask can be granted.
+    /// Until when no ask can be granted; 0 if one can: callers may have read the clock a little earlier.
     pub(super) fn shut_until(&self, share: &Share, now: Micros) -> Micros {
-        let opens_in = self.opens_in(share, 1, 0, now).unwrap_or(0);
-        now.saturating_add(opens_in).min(self.holds)
+        match self.opens_in(share, 1, 0, now) {
+            None | Some(0) => 0,
+            Some(opens_in) => now.saturating_add(opens_in).min(self.holds),
+        }
     }
 
     /// The most permits that the shard can have. For a sliding window, of which an answer does not say when it comes
@@ -192,5 +194,29 @@ impl Known {
     fn units(&self, bucket: &BucketShare, spread: Micros, now: Micros) -> i64 {
         let since = now.saturating_sub(self.sent).saturating_sub(spread).min(2 * bucket.refill);
         (self.level + bucket.rate * since as i64).min(bucket.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller that had read the clock a microsecond before the answer was noted was denied by a share that had
+    /// millions left.
+    #[test]
+    fn an_open_share_is_shut_until_no_time_at_all() {
+        for text in ["token-bucket 1000/s burst 1000", "fixed-window 1000/s", "sliding-window 1000/s"] {
+            let share = Share::whole(&text.parse().unwrap());
+            let ceiling = Ceiling::new();
+            let note = |left: i64, denied| {
+                let header = Header { now: 5, at: 5, level: left * share.cost(), missing: 0 };
+                ceiling.note(&Note { share: &share, header: &header, denied, sent: 1_000, cap: 1_000_000 });
+            };
+            assert_eq!(ceiling.known().shut_until(&share, 1_001), 0, "{text}: nothing is known");
+            note(10, None);
+            assert_eq!(ceiling.known().shut_until(&share, 1_001), 0, "{text}");
+            note(0, Some((1, 500 * share.rate())));
+            assert!(ceiling.known().shut_until(&share, 1_001) > 1_001, "{text}");
+        }
     }
 }
