@@ -12,11 +12,12 @@ use crate::kernel::batch::NEVER;
 use crate::limit::{BucketShare, Share};
 
 /// Clients that were denied together do not ask again together: each waits for up to this much longer, and a quarter of it
-/// at the least, drawn anew for each answer: a question that comes a little too early is asked in vain. Two milliseconds hold some batches of a busy client, and no share is split so small that it fills up
-/// in ten times that. A share that does takes an eighth of its refill.
+/// at the least, drawn anew for each answer: a question that comes a little too early is asked in vain. Two milliseconds
+/// hold some batches of a busy client, and no share is split so small that it fills up in ten times that. A share that
+/// does takes an eighth of its refill.
 const SPREAD: Micros = 2_000;
 
-/// Read without a lock: every call that is decided in process reads all ceilings of its key.
+/// Read without a lock, by every call that goes to the store.
 pub(crate) struct Ceiling(AtomicCell<Known>);
 
 /// What the last answer said.
