@@ -138,8 +138,8 @@ impl Handle {
     /// # Ok::<(), shardlimit::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn acquire(&self) -> Result<Decision, Error> {
-        self.acquire_n(1).await
+    pub fn acquire(&self) -> impl Future<Output = Result<Decision, Error>> {
+        self.acquire_n(1)
     }
 
     /// As [`NamedLimit::acquire_n`].

@@ -136,3 +136,25 @@ fn a_runtime_that_rests_holds_nobody_up() {
     assert!(second.block_on(call).expect("the call hangs").unwrap().is_allowed());
     drop(first);
 }
+
+/// A call that is alone sends by itself. Another one may join just when the answer comes: then the first goes its way, and
+/// nobody comes after it who would send for the second.
+#[test]
+fn whoever_sends_for_another_does_not_leave_it_behind() {
+    let server = Server::start(&[]);
+    let limit = define(client(&server), "1000000/s");
+    let runtime = two_threads();
+    let call = async |limit: NamedLimit, after: u64| {
+        let due = Instant::now() + Duration::from_micros(after);
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    };
+    for _ in 0..4_000 {
+        let second = runtime.spawn(call(limit.clone(), shared::random(250)));
+        runtime.block_on(runtime.spawn(call(limit.clone(), 0))).unwrap();
+        let ended = async { tokio::time::timeout(Duration::from_secs(30), second).await };
+        runtime.block_on(ended).expect("a call hangs").unwrap();
+    }
+}

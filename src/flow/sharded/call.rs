@@ -1,6 +1,9 @@
 //! One call on a shared store, from its check to its decision.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tracing::Instrument;
@@ -34,66 +37,104 @@ impl SharedLimit {
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
     pub(crate) async fn acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Decision, Error> {
-        match self.try_acquire_by_key(key, permits)? {
-            Some(decision) => Ok(decision),
-            None => self.ask_store(&self.entry(key), permits).await,
+        if let Some(decision) = self.try_acquire_by_key(key, permits)? {
+            return Ok(decision);
         }
+        let entry = self.entry(key);
+        self.ask_store(&entry, permits, self.clock.now()).await
     }
 
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
         self.limit.check_permits(permits)?;
-        if let Some(decision) = self.at_once(entry, permits, self.clock.now()) {
+        let now = self.clock.now();
+        if let Some(decision) = self.at_once(entry, permits, now) {
             return Ok(decision);
         }
-        self.ask_store(entry, permits).await
+        self.ask_store(entry, permits, now).await
     }
 
-    async fn ask_store(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
+    fn ask_store(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+        now: Micros,
+    ) -> impl Future<Output = Result<Decision, Error>> {
         let span = observe::acquire(&self.name, &entry.key, permits);
-        self.decide(entry, permits).instrument(span).await
+        self.decide(entry, permits, now, entry.next_turn(now), 1).instrument(span)
     }
 
-    async fn decide(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
-        let first_turn = entry.next_turn();
-        for attempt in 0..ATTEMPTS {
-            // Another shard than the one that was found stale.
-            let turn = first_turn.wrapping_add(attempt as u64);
-            let now = self.clock.now();
-            if let Some(home) = self.home_to_hear(entry, now) {
-                let _ = self.put(entry, &home, Work::Make).await;
+    /// All calls wait in this future, so it is small: what few of them come to is left to [`go_on`](Self::go_on).
+    async fn decide(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+        now: Micros,
+        turn: u64,
+        attempt: usize,
+    ) -> Result<Decision, Error> {
+        if let Some(home) = self.home_to_hear(entry, now) {
+            let _ = self.put(entry, &home, Work::Make).await;
+        }
+        let waker = waker().await;
+        let asked = match self.begin(entry, permits, turn, now, waker)? {
+            Begun::Asked(asked) => Some(asked),
+            Begun::Denied(denied) => return Ok(self.tell(entry, permits, turn, denied)),
+            Begun::All => None,
+        };
+        let Some(mut asked) = asked else { return self.go_on(entry, permits, turn, attempt, None).await };
+        match (&mut asked).await {
+            Ok(found) if found.verdict.granted > 0 => {
+                Ok(self.tell(entry, permits, turn, allowed(entry, &asked.lane, permits, &found)))
             }
-            let decided = match self.pick(entry, permits, turn, now)? {
-                Pick::Denied(decision) => Ok(decision),
-                Pick::One(lane) => self.ask_one(entry, &lane, permits, now).await,
-                Pick::All => gather::gather(self, entry, &entry.view(), permits).await,
+            answer => {
+                let first = Some((Arc::clone(&asked.lane), answer));
+                drop(asked);
+                self.go_on(entry, permits, turn, attempt, first).await
+            }
+        }
+    }
+
+    /// After the first answer if that did not allow the call; without one if no shard alone holds so many permits.
+    fn go_on<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
+        permits: u64,
+        turn: u64,
+        attempt: usize,
+        first: Option<(Arc<Lane>, Answer)>,
+    ) -> Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let decided = match first {
+                Some((lane, answer)) => self.ask_another(entry, &lane, permits, answer).await,
+                None => gather::gather(self, entry, permits).await,
             };
             match decided {
-                // A lease may have come since, and taken what the call was denied.
-                Ok(Decision::Denied(_))
-                    if let Some(purse) = &entry.purse
-                        && let Some(decision) = self.spend(entry, purse, permits, self.clock.now()) =>
-                {
-                    return Ok(decision);
+                Ok(decision) => Ok(self.tell(entry, permits, turn, decision)),
+                // The plan is another by now; and it is another shard's turn than the one's that was found stale.
+                Err(Miss::Stale) if attempt < ATTEMPTS => {
+                    self.decide(entry, permits, self.clock.now(), turn.wrapping_add(1), attempt + 1).await
                 }
-                Ok(decision) => {
-                    self.tell(entry, permits, turn, &decision);
-                    return Ok(decision);
-                }
-                Err(Miss::Failed(error)) => return Err(error),
-                Err(Miss::Stale) => {}
+                Err(miss) => Err(error_of(miss)),
             }
-        }
-        Err(error_of(Miss::Stale))
+        })
     }
 
-    fn tell(&self, entry: &Entry, permits: u64, turn: u64, decision: &Decision) {
+    /// Tells of a decision. A lease may have come since, and taken what the call was denied.
+    fn tell(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, turn: u64, decision: Decision) -> Decision {
         if decision.is_allowed() {
             observe::allowed(&self.name, &entry.key, permits, turn);
-        } else {
-            self.tell_denied(&entry.key, permits, self.clock.now());
+            return decision;
         }
+        let now = self.clock.now();
+        if let Some(purse) = &entry.purse
+            && let Some(decision) = self.spend(entry, purse, permits, now)
+        {
+            return decision;
+        }
+        self.tell_denied(&entry.key, permits, now);
+        decision
     }
 
     /// Home is asked once in a while, also where the selector does not. A client that was idle waits for its word, unless it
@@ -114,47 +155,40 @@ impl SharedLimit {
         None
     }
 
-    /// The shard that the selector picks, or one that could have enough if that can't.
-    fn pick(&self, entry: &Entry, permits: u64, turn: u64, now: Micros) -> Result<Pick, Error> {
+    /// Takes a seat for the shard that the selector picks, or for one that could have enough if that can't.
+    fn begin<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
+        permits: u64,
+        turn: u64,
+        now: Micros,
+        waker: Waker,
+    ) -> Result<Begun<'a>, Error> {
         let view = entry.load();
         // Home's limit rules, also where it is not the one that was defined here.
         view.ledger.limit.check_permits(permits)?;
         let Some(lanes) = candidates(&view, permits) else {
-            return Ok(self.shut(entry, &view, permits, now).map_or(Pick::All, Pick::Denied));
+            return Ok(self.shut(entry, &view, permits, now).map_or(Begun::All, Begun::Denied));
         };
         let first = match lanes.len() {
             1 => 0,
             count => self.selector.select(&Candidates { lanes: &lanes, turn, now }) % count,
         };
-        let lane = &lanes[first];
-        if self.ceiling == 0 || lane.opens_in(&lane.ceiling.known(), permits, now) == Some(0) {
-            return Ok(Pick::One(Arc::clone(lane)));
-        }
-        Ok(match hop(&lanes, lane.slot, permits, now) {
-            Some(other) => Pick::One(Arc::clone(other)),
-            None => self.shut(entry, &view, permits, now).map_or_else(|| Pick::One(Arc::clone(lane)), Pick::Denied),
-        })
-    }
-
-    /// Asks a shard. If it denies, or surely was not asked, one other that could have enough.
-    async fn ask_one(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        lane: &Arc<Lane>,
-        permits: u64,
-        now: Micros,
-    ) -> Result<Decision, Miss> {
-        let answer = self.ask(entry, lane, Work::Ask(permits), now).await;
-        match &answer {
-            Ok(found) if found.verdict.granted > 0 => Ok(allowed(entry, lane, permits, found)),
-            Ok(_) => self.ask_another(entry, lane, permits, answer).await,
-            Err(Miss::Failed(error)) if error.kind() == ErrorKind::NotSent => {
-                self.ask_another(entry, lane, permits, answer).await
+        let mut lane = &lanes[first];
+        if self.ceiling > 0 && lane.opens_in(&lane.ceiling.known(), permits, now) != Some(0) {
+            match hop(&lanes, lane.slot, permits, now) {
+                Some(other) => lane = other,
+                None => {
+                    if let Some(denied) = self.shut(entry, &view, permits, now) {
+                        return Ok(Begun::Denied(denied));
+                    }
+                }
             }
-            Err(miss) => Err(miss.clone()),
         }
+        Ok(Begun::Asked(Asked::new(self, entry, lane, Work::Ask(permits), now, waker)))
     }
 
+    /// A shard has denied, or surely was not asked: one other that could have enough is.
     async fn ask_another(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -162,6 +196,11 @@ impl SharedLimit {
         permits: u64,
         answer: Answer,
     ) -> Result<Decision, Miss> {
+        if let Err(miss) = &answer
+            && !matches!(miss, Miss::Failed(error) if error.kind() == ErrorKind::NotSent)
+        {
+            return Err(miss.clone());
+        }
         let (view, now) = (entry.view(), self.clock.now());
         let (mut lane, mut answer) = (first, answer);
         if let Some(other) = hop(&view.lanes, first.slot, permits, now) {
@@ -188,7 +227,7 @@ impl SharedLimit {
     }
 
     pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, now: Micros) -> Answer {
-        Asked::new(self, entry, lane, work, now).answer().await
+        Asked::new(self, entry, lane, work, now, waker().await).await
     }
 
     /// # Cancel safety
@@ -282,24 +321,30 @@ impl SharedLimit {
 
     async fn until(&self, due: Micros) {
         let mut alarm = None;
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if self.clock.now() >= due {
-                return std::task::Poll::Ready(());
+                return Poll::Ready(());
             }
             alarm = Some(self.clock.wake_at(due, context.waker()));
-            std::task::Poll::Pending
+            Poll::Pending
         })
         .await;
         drop(alarm);
     }
 }
 
-/// Who is to be asked.
-enum Pick {
+/// How a call begins.
+enum Begun<'a> {
     Denied(Decision),
-    One(Arc<Lane>),
+    /// It waits for one shard.
+    Asked(Asked<'a>),
     /// No share alone holds so many permits.
     All,
+}
+
+/// What wakes the caller.
+async fn waker() -> Waker {
+    poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
 
 fn allowed(entry: &Entry, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
@@ -316,7 +361,7 @@ fn hop(lanes: &[Arc<Lane>], denied: Slot, permits: u64, now: Micros) -> Option<&
 
 /// The lanes to shards that can hold so many permits; none if no single one can.
 fn candidates(view: &View, permits: u64) -> Option<Cow<'_, [Arc<Lane>]>> {
-    if view.lanes.iter().all(|lane| lane.burst >= permits) {
+    if permits <= view.least_burst {
         return Some(Cow::Borrowed(&view.lanes));
     }
     let fitting: Vec<_> = view.lanes.iter().filter(|lane| lane.burst >= permits).cloned().collect();

@@ -17,6 +17,9 @@ use crate::wire::{Ledger, Reply, Run, Script};
 /// that it lent must not outlive it.
 const TOUCH: Micros = 2_000_000;
 
+/// How often a lane gives way before it sends again.
+const MOST_YIELDS: usize = 8;
+
 /// Sends until the lane is empty.
 pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, mut load: Load) {
     let lane = Arc::clone(&sending.lane);
@@ -24,15 +27,14 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         let Load { round, refunds } = load;
         // Calls that nobody waits for any more, or that waited for too long, cost nothing.
         let sealed = round.seal(limit.clock.now().saturating_sub(limit.timeout.as_micros() as Micros));
-        let calls = sealed.calls();
+        let (calls, begun) = (sealed.calls(), limit.clock.now());
         if sealed.wanted || !refunds.is_empty() {
             send(&limit, &entry, &lane, &round, sealed, refunds).await;
         } else {
             lane.miss(&round, sealed, Miss::Stale);
         }
-        // Those who were just answered may ask again: they are let in first, and the next round is so much larger.
         if calls > 1 {
-            tokio::task::yield_now().await;
+            let_in(&limit, &lane, begun).await;
         }
         match sending.next() {
             Some(next) => load = next,
@@ -42,11 +44,27 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
     limit.rest(entry);
 }
 
+/// Those who were just answered may ask again: they are let in before the next round goes, which is so much larger. That lasts
+/// as long as it grows, and not much longer than the round before took.
+async fn let_in(limit: &SharedLimit, lane: &Lane, begun: Micros) {
+    let answered = limit.clock.now();
+    let until = answered + answered.saturating_sub(begun);
+    let mut before = 0;
+    for _ in 0..MOST_YIELDS {
+        tokio::task::yield_now().await;
+        let waiting = lane.waiting();
+        if waiting <= before || limit.clock.now() >= until {
+            break;
+        }
+        before = waiting;
+    }
+}
+
 async fn send(
     limit: &Arc<SharedLimit>,
     entry: &Arc<Entry>,
     lane: &Arc<Lane>,
-    round: &Round,
+    round: &Arc<Round>,
     sealed: Sealed,
     unclaimed: Vec<Refund>,
 ) {
@@ -88,7 +106,7 @@ async fn answered(
     limit: &Arc<SharedLimit>,
     entry: &Arc<Entry>,
     lane: &Arc<Lane>,
-    (round, sealed, sent): (&Round, Sealed, Micros),
+    (round, sealed, sent): (&Arc<Round>, Sealed, Micros),
     reply: Reply,
 ) {
     let (id, ledger, header, verdicts) = match reply {

@@ -8,6 +8,7 @@ use super::SharedLimit;
 use super::job::{free, reset_after};
 use super::lane::{Counts, Lane, is_due};
 use super::purse::Purse;
+use super::turn::Turns;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::kernel::Header;
@@ -33,7 +34,7 @@ pub(crate) struct Entry {
     view: ArcSwap<View>,
     /// Held while the view is replaced.
     replacing: Mutex<()>,
-    turn: AtomicU64,
+    turns: Turns,
     /// When home was last asked, by this process's clock.
     asked: AtomicU64,
     /// The latest that home's own clock was heard to show.
@@ -68,6 +69,8 @@ pub(crate) struct View {
     pub since: Micros,
     /// To home, then to each share that is live.
     pub lanes: Box<[Arc<Lane>]>,
+    /// Permits that the least of them holds.
+    pub least_burst: u64,
     /// Of each slot that the key ever had a lane to: a share that was lost comes back, and its counts go on.
     counts: Box<[(Slot, Arc<Counts>)]>,
 }
@@ -135,10 +138,11 @@ impl Entry {
                 ledger: limit.ledger.clone(),
                 since: 0,
                 lanes: Box::default(),
+                least_burst: 0,
                 counts: Box::default(),
             }),
             replacing: Mutex::default(),
-            turn: AtomicU64::new(rand::random()),
+            turns: Turns::new(),
             asked: AtomicU64::new(0),
             home_time: AtomicU64::new(0),
             outlook: Outlook::default(),
@@ -220,8 +224,8 @@ impl Entry {
         self.view().counts.iter().map(of).collect()
     }
 
-    pub(super) fn next_turn(&self) -> u64 {
-        self.turn.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_turn(&self, now: Micros) -> u64 {
+        self.turns.next(self.owner, now)
     }
 
     /// Home answered a request that was sent at `asked`.
@@ -286,7 +290,8 @@ impl Entry {
                     .unwrap_or_else(|| lane(grant.slot, grant.id, ledger.share_of(grant), parts, false, lent_life)),
             );
         }
-        View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), counts: counts.into() }
+        let least_burst = lanes.iter().map(|lane| lane.burst).min().unwrap_or(0);
+        View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), least_burst, counts: counts.into() }
     }
 }
 

@@ -15,12 +15,8 @@ use crate::sync::Arc;
 
 /// # Cancel safety
 /// What was taken is given back.
-pub(super) async fn gather(
-    limit: &Arc<SharedLimit>,
-    entry: &Arc<Entry>,
-    view: &View,
-    permits: u64,
-) -> Result<Decision, Miss> {
+pub(super) async fn gather(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Miss> {
+    let view = &*entry.view();
     let mut lanes: Vec<&Arc<Lane>> = view.lanes.iter().collect();
     lanes.sort_unstable_by_key(|lane| lane.slot);
     // A look first: a part that is not there would be a run in vain, and one to take back.

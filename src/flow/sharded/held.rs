@@ -1,12 +1,11 @@
 //! Permits that are charged and not handed out yet. Whoever goes away before that gives them back.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::SharedLimit;
 use super::entry::Entry;
-use super::job::{Answer, Outcome, Work};
+use super::job::{Answer, Work};
 use super::lane::{Drive, Lane};
 use super::round::Seat;
 use crate::clock::Micros;
@@ -17,14 +16,16 @@ use crate::sync::Arc;
 ///
 /// A call that is alone with an idle lane sends by itself, whenever it is polled. As soon as a second one waits for the
 /// lane, and when this one has its answer or goes away, what is left of the sending becomes a task.
+///
+/// # Cancel safety
+/// A permit that has come, or comes after this was dropped, is given back.
+#[must_use = "dropping it gives the call up"]
 pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
-    lane: &'a Arc<Lane>,
+    pub lane: Arc<Lane>,
     work: Work,
-    since: Micros,
-    /// From the first poll on.
-    seat: Option<Seat>,
+    seat: Seat,
     /// What sends, until it was first polled.
     drive: Option<Drive>,
     /// It may be left to this call.
@@ -34,75 +35,73 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    /// Takes a seat for a caller that polls this at once, and that `waker` wakes.
     pub(super) fn new(
         limit: &'a Arc<SharedLimit>,
         entry: &'a Arc<Entry>,
-        lane: &'a Arc<Lane>,
+        lane: &Arc<Lane>,
         work: Work,
-        since: Micros,
+        now: Micros,
+        waker: Waker,
     ) -> Self {
-        Self { limit, entry, lane, work, since, seat: None, drive: None, alone: false, answered: false }
-    }
-
-    /// # Cancel safety
-    /// A permit that has come, or comes after this was dropped, is given back.
-    pub(super) async fn answer(mut self) -> Answer {
-        let answer = poll_fn(|context| self.poll(context)).await;
-        self.answered = true;
-        answer
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
-        if self.seat.is_none() {
-            let waker = Some(context.waker());
-            let (seat, drive) = self.limit.put_alone(self.entry, self.lane, self.work, self.since, waker);
-            (self.seat, self.alone, self.drive) = (Some(seat), drive.is_some(), drive);
-        }
-        if self.alone {
-            self.send(context);
-            // The sending wakes this call: its seat need not.
-            if self.alone && self.seat.as_ref().is_none_or(|seat| !seat.is_answered()) {
-                return Poll::Pending;
-            }
-        }
-        match &mut self.seat {
-            Some(seat) => Pin::new(seat).poll(context),
-            None => Poll::Pending,
-        }
+        let (seat, drive) = limit.put_alone(entry, lane, work, now, Some(waker));
+        Self { limit, entry, lane: Arc::clone(lane), work, seat, alone: drive.is_some(), drive, answered: false }
     }
 
     fn send(&mut self, context: &mut Context<'_>) {
         let drive = self.take_over();
         self.alone = false;
-        let (Some(mut drive), Some(seat)) = (drive, &self.seat) else { return };
+        let Some(mut drive) = drive else { return };
         if drive.as_mut().poll(context).is_pending() {
-            match self.lane.leave_to(seat, drive, context.waker()) {
+            match self.lane.leave_to(&self.seat, drive, context.waker()) {
                 Some(drive) => self.limit.spawn(drive),
                 None => self.alone = true,
             }
         }
     }
 
+    /// Whatever is still to be sent is no affair of this call any more.
+    fn leave_sending(&mut self) {
+        if std::mem::take(&mut self.alone)
+            && let Some(drive) = self.take_over()
+        {
+            self.limit.spawn(drive);
+        }
+    }
+
     /// What was left to this call, unless somebody else has it by now.
     fn take_over(&mut self) -> Option<Drive> {
-        let seat = self.seat.as_ref()?;
-        self.drive.take().or_else(|| self.lane.take_over(seat))
+        self.drive.take().or_else(|| self.lane.take_over(&self.seat))
+    }
+}
+
+impl Future for Asked<'_> {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        if self.alone {
+            self.send(context);
+            // The sending wakes this call: its seat need not.
+            if self.alone && !self.seat.is_answered() {
+                return Poll::Pending;
+            }
+            self.leave_sending();
+        }
+        let answer = Pin::new(&mut self.seat).poll(context);
+        self.answered = answer.is_ready();
+        answer
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        if self.alone
-            && let Some(drive) = self.take_over()
+        self.leave_sending();
+        let (false, Some(ask)) = (self.answered, self.work.ask()) else { return };
+        if let Some(Ok(found)) = self.seat.leave()
+            && found.verdict.granted > 0
         {
-            self.limit.spawn(drive);
-        }
-        let (false, Some(seat), Some(ask)) = (self.answered, &mut self.seat, self.work.ask()) else { return };
-        if let Some(Ok(found @ Outcome { verdict, .. })) = seat.leave()
-            && verdict.granted > 0
-        {
-            let charge = found.charge(self.lane.slot, ask.permits * verdict.granted);
-            give_back(self.limit, self.entry, self.lane, &charge);
+            let charge = found.charge(self.lane.slot, ask.permits * found.verdict.granted);
+            give_back(self.limit, self.entry, &self.lane, &charge);
         }
     }
 }

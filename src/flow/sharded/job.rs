@@ -1,12 +1,15 @@
 //! What a shard is asked to do, and what comes back.
 
+use std::ops::Deref;
+
+use super::round::{Decided, Round};
 use crate::clock::Micros;
-use crate::decision::{Charge, StoreFacts};
+use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
-use crate::wire::GrantId;
+use crate::sync::Arc;
 
 /// What one call wants of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +44,20 @@ impl Work {
 
 pub(super) type Answer = Result<Outcome, Miss>;
 
-/// What became of one call.
-#[derive(Clone, Copy, Debug)]
+/// What became of one call, and what its whole round was told.
 pub(super) struct Outcome {
-    pub header: Header,
+    /// One that the shard has decided.
+    pub round: Arc<Round>,
     /// Of a call that asked. `granted` is 0 or 1; of a lease, its permits.
     pub verdict: Verdict,
-    /// What the shard's numbers are to be read by.
-    pub share: Share,
-    pub id: GrantId,
-    /// When the run was sent, by this process's clock.
-    pub sent: Micros,
-    /// What was left on all shards after it.
-    pub facts: StoreFacts,
+}
+
+impl Deref for Outcome {
+    type Target = Decided;
+
+    fn deref(&self) -> &Decided {
+        self.round.decided().expect("only a round that was decided has outcomes")
+    }
 }
 
 impl Outcome {

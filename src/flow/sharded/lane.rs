@@ -199,7 +199,7 @@ impl Lane {
     }
 
     /// Puts a call into the lane. The caller sees to what has to start.
-    pub(super) fn put(&self, work: Work, now: Micros, waker: Option<&Waker>) -> (Seat, Start) {
+    pub(super) fn put(&self, work: Work, now: Micros, waker: Option<Waker>) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
@@ -217,7 +217,7 @@ impl Lane {
         // Written under the lock only.
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         // Whoever finds the lane idle may send by himself, and then his seat need not wake him.
-        let waker = waker.filter(|_| queue.busy).cloned();
+        let waker = waker.filter(|_| queue.busy);
         let round = queue.rounds.back().expect("one is there by now");
         let (seat, seats) = round.join(work, now, waker);
         queue.seats = seats;
@@ -232,16 +232,15 @@ impl Lane {
     /// Leaves it to a call to send for the lane, until `waker` wakes it. It comes back if somebody else waits by now.
     pub(super) fn leave_to(&self, seat: &Seat, drive: Drive, waker: &Waker) -> Option<Drive> {
         let queue = &mut *lock(&self.queue);
-        if !queue.rounds.is_empty() {
-            return Some(drive);
-        }
-        queue.alone = Some(Alone { drive, waker: waker.clone(), round: Arc::clone(seat.round()) });
+        let (true, Some(round)) = (queue.rounds.is_empty(), seat.round()) else { return Some(drive) };
+        queue.alone = Some(Alone { drive, waker: waker.clone(), round: Arc::clone(round) });
         None
     }
 
     /// What was left to a call, unless somebody else has taken it over.
     pub(super) fn take_over(&self, seat: &Seat) -> Option<Drive> {
-        let alone = lock(&self.queue).alone.take_if(|alone| Arc::ptr_eq(&alone.round, seat.round()));
+        let alone =
+            lock(&self.queue).alone.take_if(|alone| seat.round().is_some_and(|round| Arc::ptr_eq(round, &alone.round)));
         alone.map(|alone| alone.drive)
     }
 
@@ -288,7 +287,7 @@ impl Lane {
     }
 
     /// Answers a round that came back from the shard. Permits that nobody waits for any more go back with the next one.
-    pub(super) fn decide(&self, round: &Round, sealed: Sealed, decided: Decided) {
+    pub(super) fn decide(&self, round: &Arc<Round>, sealed: Sealed, decided: Decided) {
         let surplus = round.answer(sealed, Ok(decided));
         if !surplus.is_empty() {
             lock(&self.queue).refunds.extend(surplus.iter().map(|(permits, found)| found.refund(*permits)));
@@ -296,7 +295,7 @@ impl Lane {
     }
 
     /// Answers a round that did not.
-    pub(super) fn miss(&self, round: &Round, sealed: Sealed, miss: Miss) {
+    pub(super) fn miss(&self, round: &Arc<Round>, sealed: Sealed, miss: Miss) {
         self.leave(&sealed);
         round.answer(sealed, Err(miss));
     }

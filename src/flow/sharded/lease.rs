@@ -7,6 +7,7 @@ use super::entry::{Entry, View};
 use super::job::{Miss, Outcome, Work};
 use super::lane::Lane;
 use super::purse::{Lease, Purse};
+use super::round::Decided;
 use super::settle::lane_of;
 use crate::clock::Micros;
 use crate::limit::Share;
@@ -87,7 +88,7 @@ impl SharedLimit {
     /// The shard to ask next, and for how much; none if none could have anything.
     fn lender<'a>(&self, entry: &Entry, view: &'a View, wanted: u64, now: Micros) -> Option<(&'a Arc<Lane>, u64)> {
         let lanes = &view.lanes;
-        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(), now }) % lanes.len();
+        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(now), now }) % lanes.len();
         let mut open =
             (0..lanes.len()).map(|step| &lanes[(first + step) % lanes.len()]).filter(|lane| lane.is_open(1, now));
         let lane = open.next()?;
@@ -96,7 +97,7 @@ impl SharedLimit {
     }
 
     fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
-        let Outcome { header, share, sent, .. } = found;
+        let Decided { header, share, sent, .. } = &**found;
         let mut until = sent + leasing.ttl;
         if let Share::Fixed(window) = share {
             // The permits of a window are not to be spent in the next one.

@@ -27,6 +27,7 @@ mod round;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::task::Waker;
 use std::time::Duration;
@@ -167,7 +168,7 @@ impl SharedLimit {
         lane: &Arc<Lane>,
         work: Work,
         now: Micros,
-        waker: Option<&Waker>,
+        waker: Option<Waker>,
     ) -> (Seat, Option<Drive>) {
         let (seat, start) = lane.put(work, now, waker);
         match start {

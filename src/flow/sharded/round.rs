@@ -37,7 +37,8 @@ struct Taken {
 /// Dropped before the round was sent, an ask costs nothing.
 #[must_use = "dropping it gives the call up"]
 pub(super) struct Seat {
-    round: Arc<Round>,
+    /// Until it has given its outcome.
+    round: Option<Arc<Round>>,
     index: usize,
     /// Taken by the very poll that comes next, with its waker.
     fresh: bool,
@@ -65,8 +66,10 @@ struct Answered {
 /// What a run decided.
 pub(super) struct Decided {
     pub header: Header,
+    /// What the shard's numbers are to be read by.
     pub share: Share,
     pub id: GrantId,
+    /// When the run was sent, by this process's clock.
     pub sent: Micros,
     /// What is left on all shards after it.
     pub facts: StoreFacts,
@@ -93,7 +96,7 @@ impl Round {
     pub(super) fn refused(miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
         Seat {
-            round: Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) }),
+            round: Some(Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) })),
             index: 0,
             fresh: false,
         }
@@ -105,7 +108,7 @@ impl Round {
         let index = seats.len();
         let fresh = waker.is_some();
         seats.push(Taken { work, since: now, waker, gone: false });
-        (Seat { round: Arc::clone(self), index, fresh }, index + 1)
+        (Seat { round: Some(Arc::clone(self)), index, fresh }, index + 1)
     }
 
     /// What is to be sent: nothing for calls that nobody waits for, or that came before `too_old`. A refund is never too
@@ -125,7 +128,7 @@ impl Round {
     }
 
     /// Answers everybody. What comes back are permits that nobody waits for, each with the outcome it came by.
-    pub(super) fn answer(&self, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<(u64, Outcome)> {
+    pub(super) fn answer(self: &Arc<Self>, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<(u64, Outcome)> {
         let answered = Answered { places: sealed.places, asks: sealed.asks, result };
         let seats = {
             let mut seats = lock(&self.seats);
@@ -139,46 +142,45 @@ impl Round {
                 // One that panics is its owner's affair; the others still have to be woken.
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
-            if let (true, Some(ask), Some(Ok(outcome))) = (seat.gone, seat.work.ask(), self.outcome(index))
-                && outcome.verdict.granted > 0
+            if let (true, Some(ask), Some(Ok(verdict))) = (seat.gone, seat.work.ask(), self.verdict(index))
+                && verdict.granted > 0
             {
-                surplus.push((ask.permits * outcome.verdict.granted, outcome));
+                surplus.push((ask.permits * verdict.granted, Outcome { round: Arc::clone(self), verdict }));
             }
         }
         surplus
     }
 
-    fn outcome(&self, index: usize) -> Option<Answer> {
+    /// What the shard said to all of it.
+    pub(super) fn decided(&self) -> Option<&Decided> {
+        self.answer.get()?.result.as_ref().ok()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answer.get().is_some()
+    }
+
+    /// What it said to one call; none as long as it has not spoken.
+    fn verdict(&self, index: usize) -> Option<Result<Verdict, Miss>> {
         let Answered { places, asks, result } = self.answer.get()?;
         let place = places.get(index).copied().unwrap_or(Place::Header);
-        let Place::Ask { ask, ahead, count } = place else {
-            return Some(match (place, result) {
-                (Place::Late, _) => Err(late()),
-                (Place::Refund, Err(Miss::Failed(error))) if error.kind() != ErrorKind::Unknown => Err(Miss::Stale),
-                (_, Ok(decided)) => Ok(decided.outcome(Verdict::default())),
-                (_, Err(miss)) => Err(miss.clone()),
-            });
-        };
-        Some(match result {
-            Ok(decided) => {
+        Some(match (place, result) {
+            (Place::Ask { ask, ahead, count }, Ok(decided)) => {
                 let (permits, all) = (asks[ask as usize].permits, decided.verdicts[ask as usize]);
                 let granted = all.granted.saturating_sub(ahead).min(count);
                 let line = all.line + ahead as i64 * permits as i64 * decided.share.cost();
-                Ok(decided.outcome(Verdict { granted, lack: all.lack, line }))
+                Ok(Verdict { granted, lack: all.lack, line })
             }
-            Err(miss) => Err(miss.clone()),
+            (Place::Late, _) => Err(late()),
+            (Place::Refund, Err(Miss::Failed(error))) if error.kind() != ErrorKind::Unknown => Err(Miss::Stale),
+            (_, Ok(_)) => Ok(Verdict::default()),
+            (_, Err(miss)) => Err(miss.clone()),
         })
     }
 }
 
 fn late() -> Miss {
     Miss::not_sent("redis", "waited for its shard for longer than the time-out; nothing was charged; try again")
-}
-
-impl Decided {
-    fn outcome(&self, verdict: Verdict) -> Outcome {
-        Outcome { header: self.header, verdict, share: self.share, id: self.id, sent: self.sent, facts: self.facts }
-    }
 }
 
 impl Sealed {
@@ -212,27 +214,37 @@ impl Sealed {
 }
 
 impl Seat {
-    pub(super) fn round(&self) -> &Arc<Round> {
-        &self.round
+    /// Where it waits.
+    pub(super) fn round(&self) -> Option<&Arc<Round>> {
+        self.round.as_ref()
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        self.round.answer.get().is_some()
+        self.round.as_ref().is_none_or(|round| round.is_answered())
     }
 
     /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.
     pub(super) fn leave(&mut self) -> Option<Answer> {
-        if self.round.answer.get().is_none() {
-            let left = lock(&self.round.seats).get_mut(self.index).map(|seat| {
+        let round = self.round.as_ref()?;
+        if !round.is_answered() {
+            let left = lock(&round.seats).get_mut(self.index).map(|seat| {
                 seat.gone = true;
                 seat.waker.take()
             });
             // The last waker of a task may drop the task: not under the lock.
             if left.is_some() {
+                self.round = None;
                 return None;
             }
         }
-        self.round.outcome(self.index)
+        self.outcome()
+    }
+
+    /// Its outcome, once.
+    fn outcome(&mut self) -> Option<Answer> {
+        let verdict = self.round.as_ref()?.verdict(self.index)?;
+        let round = self.round.take()?;
+        Some(verdict.map(|verdict| Outcome { round, verdict }))
     }
 }
 
@@ -243,14 +255,15 @@ impl Future for Seat {
         if std::mem::take(&mut self.fresh) {
             return Poll::Pending;
         }
-        if let Some(answer) = self.round.outcome(self.index) {
+        if let Some(answer) = self.outcome() {
             return Poll::Ready(answer);
         }
-        let mut seats = lock(&self.round.seats);
+        let Some(round) = &self.round else { return Poll::Ready(Err(Miss::ended())) };
+        let mut seats = lock(&round.seats);
         // It is answered under the lock.
         let Some(seat) = seats.get_mut(self.index) else {
             drop(seats);
-            return Poll::Ready(self.round.outcome(self.index).unwrap_or_else(|| Err(Miss::ended())));
+            return Poll::Ready(self.outcome().unwrap_or_else(|| Err(Miss::ended())));
         };
         let before = match &seat.waker {
             Some(waker) if waker.will_wake(context.waker()) => None,
