@@ -220,9 +220,11 @@ impl SharedLimit {
             return Err(Miss::Stale);
         }
         let now = self.clock.now();
+        let opens_in = |lane: &Arc<Lane>| lane.opens_in(&lane.ceiling.known(), permits, now);
         let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
-        let elsewhere = elsewhere.filter_map(|other| other.opens_in(&other.ceiling.known(), permits, now)).min();
-        let here = found.time(found.verdict.lack);
+        let elsewhere = elsewhere.filter_map(opens_in).min();
+        // Its ceiling lets nobody through a little longer than the shard itself said.
+        let here = found.time(found.verdict.lack).max(opens_in(lane).unwrap_or(0));
         Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 
