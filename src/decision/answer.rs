@@ -25,9 +25,7 @@ use crate::limit::Share;
 /// # Ok(())
 /// # }
 /// ```
-// A tag of a whole word: with a smaller one somewhere between the fields, each move takes the words around it apart.
 #[derive(Debug)]
-#[repr(u64)]
 #[must_use = "a denial limits nothing unless the caller acts on it"]
 pub enum Decision {
     /// The permits are charged: go on.

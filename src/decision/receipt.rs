@@ -32,12 +32,22 @@ pub struct Receipt {
 }
 
 /// One shard is the rule, and needs no memory of its own.
+///
+/// Its tag is a whole word, and so is that of a decision, which is kept in it: moved with a smaller one, the words around it are
+/// taken apart.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
 enum From {
     Here,
-    Shard(crate::key::Slot, crate::wire::GrantId),
+    Shard(Shard),
     Shards(Box<[Charge]>),
+}
+
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    slot: crate::key::Slot,
+    id: crate::wire::GrantId,
 }
 
 /// What one shard was charged.
@@ -60,21 +70,22 @@ impl Charge {
 
 #[cfg(feature = "redis")]
 impl Receipt {
-    pub(crate) fn shared(owner: u64, charges: &[Charge]) -> Self {
+    #[inline(always)]
+    pub(crate) fn of_shard(owner: u64, charge: &Charge) -> Self {
+        let Charge { slot, id, permits, at, line } = *charge;
+        Self { owner, permits, at, line, from: From::Shard(Shard { slot, id }) }
+    }
+
+    pub(crate) fn of_shards(owner: u64, charges: &[Charge]) -> Self {
         let permits = charges.iter().map(|charge| charge.permits).sum();
         let (at, line) = charges.last().map_or((0, 0), |last| (last.at, last.line));
-        let from = match charges {
-            [] => From::Here,
-            [one] => From::Shard(one.slot, one.id),
-            many => From::Shards(many.into()),
-        };
-        Self { owner, permits, at, line, from }
+        Self { owner, permits, at, line, from: From::Shards(charges.into()) }
     }
 
     pub(crate) fn charges(&self) -> impl DoubleEndedIterator<Item = Charge> + '_ {
         let (one, many): (Option<Charge>, &[Charge]) = match &self.from {
             From::Here => (None, &[]),
-            From::Shard(slot, id) => {
+            From::Shard(Shard { slot, id }) => {
                 let Self { permits, at, line, .. } = *self;
                 (Some(Charge { slot: *slot, id: *id, permits, at, line }), &[])
             }

@@ -351,7 +351,7 @@ async fn waker() -> Waker {
 
 fn allowed(entry: &Entry, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
     let wait = if found.share.is_paced() { found.wait() } else { 0 };
-    let receipt = Receipt::shared(entry.owner, &[found.charge(lane.slot, permits)]);
+    let receipt = Receipt::of_shard(entry.owner, &found.charge(lane.slot, permits));
     Decision::allowed_by_store(found.facts, wait, receipt)
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn gather(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, permits
         return Ok(denied(limit, view, left));
     }
     let facts = view.facts(None, limit.clock.now());
-    Ok(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, &held.keep())))
+    Ok(Decision::allowed_by_store(facts, 0, Receipt::of_shards(entry.owner, &held.keep())))
 }
 
 /// Takes `part` from a shard, or what it still has if somebody took some since the look. Says how much.

@@ -16,11 +16,14 @@ impl SharedLimit {
     pub(crate) fn try_acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
         self.limit.check_permits(permits)?;
         let now = self.clock.now();
-        Ok(self.at_once(entry, permits, now).or_else(|| self.shut(entry, &entry.load(), permits, now)))
+        if let Some(decision) = self.at_once(entry, permits, now) {
+            return Ok(Some(decision));
+        }
+        Ok(self.shut(entry, &entry.load(), permits, now))
     }
 
     /// What can be told without a look at the shards: a lease has permits, or none of them can have any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at_once(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Option<Decision> {
         if let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
@@ -53,7 +56,7 @@ impl SharedLimit {
     }
 
     /// An admission by permits that are held here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn spend(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
@@ -66,7 +69,7 @@ impl SharedLimit {
             self.refill(entry, purse);
         }
         let facts = entry.outlook(now, DecidedBy::Lease);
-        Some(Decision::allowed_by_store(facts, 0, Receipt::shared(entry.owner, &[spent.charge])))
+        Some(Decision::allowed_by_store(facts, 0, Receipt::of_shard(entry.owner, &spent.charge)))
     }
 
     /// A denial, if no shard can have so many permits.

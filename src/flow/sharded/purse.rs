@@ -111,7 +111,7 @@ impl Purse {
     }
 
     /// Spends permits that are held here; none if they are not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn spend(&self, permits: u64, now: Micros) -> Option<Spent> {
         let own = self.own();
         if let Some(charge) = own.spend(permits, now) {
