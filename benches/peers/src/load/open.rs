@@ -8,8 +8,8 @@ use std::time::Duration;
 use quanta::Instant;
 use tokio::runtime::{Handle, Runtime};
 
-use super::tally::{Span, Tallies};
-use super::{Caller, Load};
+use super::tally::{Counts, Span, Tallies};
+use super::{Caller, Load, Outcome};
 use crate::machine::processor_time;
 
 /// A call that begins later than this after it was due is late. Well above what a timer and a free core need, well
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub fn open_loop<C: Caller + Clone + Sync>(runtime: &Runtime, caller: &C, rate: u64, length: Duration) -> Load {
     let begin = Instant::now() + Duration::from_millis(5);
     let span = Span { from: begin + length / 10, until: begin + length };
-    let desk = Desk { tallies: Tallies::new(span), ended: AtomicU64::new(0) };
+    let desk = Desk { span, tallies: Tallies::new(), ended: AtomicU64::new(0) };
     let schedule = Schedule { caller: caller.clone(), desk: Arc::new(desk), begin, rate };
     let schedule = Arc::new(schedule);
     let pacer = {
@@ -47,7 +47,7 @@ pub fn open_loop<C: Caller + Clone + Sync>(runtime: &Runtime, caller: &C, rate: 
     while ended() < made && patience.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(1));
     }
-    let mut load = schedule.desk.tallies.sum(used);
+    let mut load = schedule.desk.tallies.sum(span, used);
     load.failed += made.saturating_sub(load.calls);
     load
 }
@@ -60,6 +60,7 @@ struct Schedule<C> {
 }
 
 struct Desk {
+    span: Span,
     tallies: Tallies,
     ended: AtomicU64,
 }
@@ -67,7 +68,7 @@ struct Desk {
 impl<C: Caller + Clone + Sync> Schedule<C> {
     /// Starts every call when it is due, until the end; says how many.
     fn pace(self: Arc<Self>, runtime: &Handle) -> u64 {
-        let end = self.desk.tallies.until();
+        let end = self.desk.span.until;
         let calls = self.due_before(end);
         let mut made = 0;
         while made < calls {
@@ -103,7 +104,13 @@ impl<C: Caller + Clone + Sync> Schedule<C> {
 async fn call<C: Caller>(mut caller: C, due: Instant, desk: Arc<Desk>) {
     let late = due.elapsed() > LATE;
     let outcome = caller.call().await;
-    desk.tallies.record(outcome, due, Instant::now(), late);
+    let end = Instant::now();
+    let mut counts = Counts { late: u64::from(late), ..Counts::default() };
+    counts.add(outcome, desk.span.holds(end));
+    desk.tallies.add(&counts);
+    if outcome != Outcome::Failed && desk.span.holds(due) {
+        desk.tallies.time(end.duration_since(due));
+    }
     desk.ended.fetch_add(1, Ordering::Release);
 }
 
@@ -114,7 +121,7 @@ fn sleep_until(moment: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Outcome, runtime};
+    use crate::load::runtime;
 
     #[derive(Clone)]
     struct Takes(Duration);

@@ -1,5 +1,6 @@
 //! What callers count, and what is left of it at the end.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub struct Load {
     pub elapsed: Duration,
     /// What this process used of the processors in that time.
     pub processor_time: Duration,
-    /// In nanoseconds, of the calls that began (open loop: were due) in that time, whenever they were answered.
+    /// In nanoseconds, of the calls that began (open loop: were due) in that time, whenever they were answered; of many
+    /// callers in a closed loop, of a part of their calls.
     pub latency: Histogram<u64>,
 }
 
@@ -89,7 +91,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    fn holds(self, moment: Instant) -> bool {
+    pub(super) fn holds(self, moment: Instant) -> bool {
         self.from <= moment && moment < self.until
     }
 }
@@ -98,72 +100,72 @@ impl Span {
 /// anybody else wants takes some 15 ns.
 #[derive(Debug)]
 pub(super) struct Tallies {
-    span: Span,
-    stripes: Vec<CachePadded<Mutex<Counts>>>,
+    stripes: Vec<CachePadded<Mutex<Tally>>>,
 }
 
 #[derive(Debug)]
-struct Counts {
-    allowed: u64,
-    denied: u64,
-    failed: u64,
-    calls: u64,
-    late: u64,
+struct Tally {
+    counts: Counts,
     latency: Histogram<u64>,
 }
 
+/// Calls by what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub allowed: u64,
+    pub denied: u64,
+    pub failed: u64,
+    pub calls: u64,
+    pub late: u64,
+}
+
+impl Counts {
+    /// One more call; decisions count only in the time that does.
+    pub(super) fn add(&mut self, outcome: Outcome, counts: bool) {
+        self.calls += 1;
+        match outcome {
+            Outcome::Failed => self.failed += 1,
+            Outcome::Allowed => self.allowed += u64::from(counts),
+            Outcome::Denied => self.denied += u64::from(counts),
+        }
+    }
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        let Counts { allowed, denied, failed, calls, late } = other;
+        self.allowed += allowed;
+        self.denied += denied;
+        self.failed += failed;
+        self.calls += calls;
+        self.late += late;
+    }
+}
+
 impl Tallies {
-    pub(super) fn new(span: Span) -> Self {
-        let counts = || Counts { allowed: 0, denied: 0, failed: 0, calls: 0, late: 0, latency: histogram() };
-        Self { span, stripes: (0..STRIPES).map(|_| CachePadded::new(Mutex::new(counts()))).collect() }
+    pub(super) fn new() -> Self {
+        let tally = || Tally { counts: Counts::default(), latency: histogram() };
+        Self { stripes: (0..STRIPES).map(|_| CachePadded::new(Mutex::new(tally()))).collect() }
     }
 
-    pub(super) fn until(&self) -> Instant {
-        self.span.until
+    pub(super) fn add(&self, counts: &Counts) {
+        lock(&self.stripes[stripe()]).counts += counts;
     }
 
-    pub(super) fn record(&self, outcome: Outcome, counted_from: Instant, end: Instant, late: bool) {
-        let mut counts = lock(&self.stripes[stripe()]);
-        counts.calls += 1;
-        counts.late += u64::from(late);
-        if outcome == Outcome::Failed {
-            counts.failed += 1;
-            return;
-        }
-        if self.span.holds(end) {
-            counts.allowed += u64::from(outcome == Outcome::Allowed);
-            counts.denied += u64::from(outcome == Outcome::Denied);
-        }
-        // However late its answer: the slow ones are what latency is about.
-        if self.span.holds(counted_from) {
-            counts.latency.saturating_record(end.duration_since(counted_from).as_nanos() as u64);
-        }
+    pub(super) fn time(&self, latency: Duration) {
+        lock(&self.stripes[stripe()]).latency.saturating_record(latency.as_nanos() as u64);
     }
 
-    pub(super) fn sum(&self, processor_time: Duration) -> Load {
-        let elapsed = self.span.until.duration_since(self.span.from);
-        let mut load = Load {
-            decisions: 0,
-            allowed: 0,
-            denied: 0,
-            failed: 0,
-            calls: 0,
-            late: 0,
-            elapsed,
-            processor_time,
-            latency: histogram(),
-        };
+    pub(super) fn sum(&self, span: Span, processor_time: Duration) -> Load {
+        let (mut counts, mut latency) = (Counts::default(), histogram());
         for stripe in &self.stripes {
-            let counts = lock(stripe);
-            load.decisions += counts.allowed + counts.denied;
-            load.allowed += counts.allowed;
-            load.denied += counts.denied;
-            load.failed += counts.failed;
-            load.calls += counts.calls;
-            load.late += counts.late;
-            load.latency.add(&counts.latency).expect("the same bounds");
+            let tally = lock(stripe);
+            counts += &tally.counts;
+            latency.add(&tally.latency).expect("the same bounds");
         }
-        load
+        let Counts { allowed, denied, failed, calls, late } = counts;
+        let elapsed = span.until.duration_since(span.from);
+        Load { decisions: allowed + denied, allowed, denied, failed, calls, late, elapsed, processor_time, latency }
     }
 }
 
@@ -171,8 +173,8 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("the bounds are sound")
 }
 
-fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The stripe of this thread.
