@@ -23,7 +23,7 @@
 
 use std::fmt;
 
-use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, warn};
+use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, span_enabled, warn};
 
 use crate::store::cluster::{Address, Fault};
 use crate::topology::Topology;
@@ -33,6 +33,12 @@ use crate::wire::GrantId;
 const SAMPLE: u64 = 1_024;
 /// Bytes of a key that an event shows.
 const KEY: usize = 64;
+
+/// Whether anybody may listen to what happens in a call.
+#[inline]
+pub(crate) fn follows_calls() -> bool {
+    span_enabled!(Level::DEBUG)
+}
 
 pub(crate) fn acquire(limit: &str, key: &[u8], permits: u64) -> Span {
     debug_span!("acquire", limit, key = %Key(key), permits)

@@ -55,43 +55,49 @@ impl SharedLimit {
         self.ask_store(entry, permits, now).await
     }
 
-    fn ask_store(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        permits: u64,
-        now: Micros,
-    ) -> impl Future<Output = Result<Decision, Error>> {
-        let span = observe::acquire(&self.name, &entry.key, permits);
-        self.decide(entry, permits, now, entry.next_turn(now), 1).instrument(span)
+    async fn ask_store(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Result<Decision, Error> {
+        let turn = entry.next_turn(now);
+        if observe::follows_calls() {
+            let span = observe::acquire(&self.name, &entry.key, permits);
+            return Box::pin(self.decide(entry, permits, now, turn, 1).instrument(span)).await;
+        }
+        self.decide(entry, permits, now, turn, 1).await
     }
 
-    /// All calls wait in this future, so it is small: what few of them come to is left to [`go_on`](Self::go_on).
-    async fn decide(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
+    /// All calls wait in this future, and go from core to core in it, so it is small: what few of them come to is left to
+    /// [`go_on`](Self::go_on).
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "what a block captures it has once, what an async function is given twice"
+    )]
+    fn decide<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
         permits: u64,
         now: Micros,
         turn: u64,
         attempt: usize,
-    ) -> Result<Decision, Error> {
-        if let Some(home) = self.home_to_hear(entry, now) {
-            let _ = self.put(entry, &home, Work::Make).await;
-        }
-        let waker = waker().await;
-        let asked = match self.begin(entry, permits, turn, now, waker)? {
-            Begun::Asked(asked) => Some(asked),
-            Begun::Denied(denied) => return Ok(self.tell(entry, permits, turn, denied)),
-            Begun::All => None,
-        };
-        let Some(mut asked) = asked else { return self.go_on(entry, permits, turn, attempt, None).await };
-        match (&mut asked).await {
-            Ok(found) if found.verdict.granted > 0 => {
-                Ok(self.tell(entry, permits, turn, allowed(entry, &asked.lane, permits, &found)))
+    ) -> impl Future<Output = Result<Decision, Error>> + Send + 'a {
+        async move {
+            if let Some(home) = self.home_to_hear(entry, now) {
+                let _ = self.put(entry, &home, Work::Make).await;
             }
-            answer => {
-                let first = Some((Arc::clone(&asked.lane), answer));
-                drop(asked);
-                self.go_on(entry, permits, turn, attempt, first).await
+            let waker = waker().await;
+            let asked = match self.begin(entry, permits, turn, now, waker)? {
+                Begun::Asked(asked) => Some(asked),
+                Begun::Denied(denied) => return Ok(self.tell(entry, permits, turn, denied)),
+                Begun::All => None,
+            };
+            let Some(mut asked) = asked else { return self.go_on(entry, permits, turn, attempt, None).await };
+            match (&mut asked).await {
+                Ok(found) if found.verdict.granted > 0 => {
+                    Ok(self.tell(entry, permits, turn, allowed(entry, &asked.lane, permits, &found)))
+                }
+                answer => {
+                    let first = Some((Arc::clone(&asked.lane), answer));
+                    drop(asked);
+                    self.go_on(entry, permits, turn, attempt, first).await
+                }
             }
         }
     }
@@ -261,7 +267,7 @@ impl SharedLimit {
     async fn on_all(self: &Arc<Self>, entry: &Arc<Entry>, work: Work) -> Result<(Arc<View>, Vec<Outcome>), Error> {
         for _ in 0..ATTEMPTS {
             let view = entry.view();
-            let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work)).collect();
+            let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work.clone())).collect();
             let mut outcomes = Vec::with_capacity(answers.len());
             let mut stale = false;
             for answer in answers {

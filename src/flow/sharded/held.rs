@@ -24,14 +24,13 @@ pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
     pub lane: Arc<Lane>,
-    work: Work,
+    /// Permits that were asked for, all or none; of a lease, one by one.
+    permits: u64,
     seat: Seat,
-    /// What sends, until it was first polled.
-    drive: Option<Drive>,
-    /// It may be left to this call.
+    /// The sending was left to this call.
     alone: bool,
-    /// The caller has its answer.
-    answered: bool,
+    /// Its waker is where it has to be: the very poll that comes next has nothing to do.
+    fresh: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -40,20 +39,26 @@ impl<'a> Asked<'a> {
         limit: &'a Arc<SharedLimit>,
         entry: &'a Arc<Entry>,
         lane: &Arc<Lane>,
-        work: Work,
+        ask: Work,
         now: Micros,
         waker: Waker,
     ) -> Self {
-        let (seat, drive) = limit.put_alone(entry, lane, work, now, Some(waker));
-        Self { limit, entry, lane: Arc::clone(lane), work, seat, alone: drive.is_some(), drive, answered: false }
+        let permits = ask.ask().map_or(0, |ask| ask.permits);
+        let mut waker = Some(waker);
+        let (seat, drive) = limit.put_alone(entry, lane, ask, now, &mut waker);
+        let fresh = waker.is_none();
+        let mut asked = Self { limit, entry, lane: Arc::clone(lane), permits, seat, alone: false, fresh };
+        if let (Some(drive), Some(waker)) = (drive, waker) {
+            asked.send(drive, &waker);
+            asked.fresh = asked.alone && !asked.seat.is_answered();
+        }
+        asked
     }
 
-    fn send(&mut self, context: &mut Context<'_>) {
-        let drive = self.take_over();
-        self.alone = false;
-        let Some(mut drive) = drive else { return };
-        if drive.as_mut().poll(context).is_pending() {
-            match self.lane.leave_to(&self.seat, drive, context.waker()) {
+    /// Sends as far as it goes, and leaves the rest to this call, or to a task if somebody else waits by now.
+    fn send(&mut self, mut drive: Drive, waker: &Waker) {
+        if drive.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
+            match self.lane.leave_to(&self.seat, drive, waker) {
                 Some(drive) => self.limit.spawn(drive),
                 None => self.alone = true,
             }
@@ -62,16 +67,14 @@ impl<'a> Asked<'a> {
 
     /// Whatever is still to be sent is no affair of this call any more.
     fn leave_sending(&mut self) {
-        if std::mem::take(&mut self.alone)
-            && let Some(drive) = self.take_over()
-        {
+        if let Some(drive) = self.take_over() {
             self.limit.spawn(drive);
         }
     }
 
     /// What was left to this call, unless somebody else has it by now.
     fn take_over(&mut self) -> Option<Drive> {
-        self.drive.take().or_else(|| self.lane.take_over(&self.seat))
+        if std::mem::take(&mut self.alone) { self.lane.take_over(&self.seat) } else { None }
     }
 }
 
@@ -79,28 +82,28 @@ impl Future for Asked<'_> {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        if self.alone {
-            self.send(context);
+        if std::mem::take(&mut self.fresh) {
+            return Poll::Pending;
+        }
+        if let Some(drive) = self.take_over() {
+            self.send(drive, context.waker());
             // The sending wakes this call: its seat need not.
             if self.alone && !self.seat.is_answered() {
                 return Poll::Pending;
             }
             self.leave_sending();
         }
-        let answer = Pin::new(&mut self.seat).poll(context);
-        self.answered = answer.is_ready();
-        answer
+        Pin::new(&mut self.seat).poll(context)
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.leave_sending();
-        let (false, Some(ask)) = (self.answered, self.work.ask()) else { return };
         if let Some(Ok(found)) = self.seat.leave()
             && found.verdict.granted > 0
         {
-            let charge = found.charge(self.lane.slot, ask.permits * found.verdict.granted);
+            let charge = found.charge(self.lane.slot, self.permits * found.verdict.granted);
             give_back(self.limit, self.entry, &self.lane, &charge);
         }
     }

@@ -11,8 +11,8 @@ use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::Arc;
 
-/// What one call wants of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What one call wants of a shard. Small, as most of it is: every call that waits has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// So many permits, all or none.
     Ask(u64),
@@ -23,7 +23,7 @@ pub(super) enum Work {
     Make,
     Reset,
     Debt(u64),
-    Refund(Refund),
+    Refund(Box<Refund>),
 }
 
 impl Work {

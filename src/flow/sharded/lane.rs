@@ -198,8 +198,9 @@ impl Lane {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Puts a call into the lane. The caller sees to what has to start.
-    pub(super) fn put(&self, work: Work, now: Micros, waker: Option<Waker>) -> (Seat, Start) {
+    /// Puts a call into the lane. The caller sees to what has to start. Whoever finds the lane idle may send by himself, and
+    /// then his seat need not wake him: his waker is left to him.
+    pub(super) fn put(&self, work: Work, now: Micros, waker: &mut Option<Waker>) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
@@ -216,8 +217,7 @@ impl Lane {
         }
         // Written under the lock only.
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
-        // Whoever finds the lane idle may send by himself, and then his seat need not wake him.
-        let waker = waker.filter(|_| queue.busy);
+        let waker = waker.take_if(|_| queue.busy);
         let round = queue.rounds.back().expect("one is there by now");
         let (seat, seats) = round.join(work, now, waker);
         queue.seats = seats;

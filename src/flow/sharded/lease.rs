@@ -179,7 +179,8 @@ impl SharedLimit {
             let view = entry.view();
             for Lease { charge, .. } in purse.take_back(None) {
                 if let Some(lane) = lane_of(&view, &charge) {
-                    returned.push(self.put(entry, lane, Work::Refund(charge.refund(charge.permits))));
+                    let refund = Box::new(charge.refund(charge.permits));
+                    returned.push(self.put(entry, lane, Work::Refund(refund)));
                 }
             }
             // What has expired may be on its way back already: a look is answered after it.

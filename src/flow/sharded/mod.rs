@@ -153,7 +153,7 @@ impl SharedLimit {
 
     /// Puts work into a lane, and sends it if the lane was idle.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
-        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now(), None);
+        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now(), &mut None);
         if let Some(drive) = drive {
             self.spawn(drive);
         }
@@ -161,14 +161,14 @@ impl SharedLimit {
     }
 
     /// As [`put`](Self::put); but if the lane was idle, and the caller lives where our tasks do, he sends by himself: a task
-    /// less between him and the connection.
+    /// less between him and the connection. If `waker` is taken, it wakes him when he is answered.
     fn put_alone(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         lane: &Arc<Lane>,
         work: Work,
         now: Micros,
-        waker: Option<Waker>,
+        waker: &mut Option<Waker>,
     ) -> (Seat, Option<Drive>) {
         let (seat, start) = lane.put(work, now, waker);
         match start {

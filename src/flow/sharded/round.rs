@@ -19,17 +19,25 @@ use crate::wire::{GrantId, Verdicts};
 
 #[derive(Default)]
 pub(super) struct Round {
-    seats: Mutex<Vec<Taken>>,
+    seats: Mutex<Seats>,
     answer: OnceLock<Answered>,
 }
 
 /// One call's seat, as the round has it.
 struct Taken {
     work: Work,
-    since: Micros,
     waker: Option<Waker>,
+    /// When it was taken, in microseconds after the round's first.
+    after: u32,
     /// Nobody waits for it any more.
     gone: bool,
+}
+
+#[derive(Default)]
+struct Seats {
+    taken: Vec<Taken>,
+    /// When the first one was.
+    since: Micros,
 }
 
 /// A call's seat, as the call has it: resolves to its outcome.
@@ -39,9 +47,7 @@ struct Taken {
 pub(super) struct Seat {
     /// Until it has given its outcome.
     round: Option<Arc<Round>>,
-    index: usize,
-    /// Taken by the very poll that comes next, with its waker.
-    fresh: bool,
+    index: u32,
 }
 
 /// Where a call finds its verdict.
@@ -95,20 +101,19 @@ impl Round {
     /// A round that is over: for a call that can't be taken.
     pub(super) fn refused(miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
-        Seat {
-            round: Some(Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) })),
-            index: 0,
-            fresh: false,
-        }
+        Seat { round: Some(Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) })), index: 0 }
     }
 
     /// Takes a seat. Says how many are taken now.
     pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros, waker: Option<Waker>) -> (Seat, usize) {
         let mut seats = lock(&self.seats);
-        let index = seats.len();
-        let fresh = waker.is_some();
-        seats.push(Taken { work, since: now, waker, gone: false });
-        (Seat { round: Some(Arc::clone(self)), index, fresh }, index + 1)
+        let index = seats.taken.len();
+        if index == 0 {
+            seats.since = now;
+        }
+        let after = u32::try_from(now.saturating_sub(seats.since)).unwrap_or(u32::MAX);
+        seats.taken.push(Taken { work, waker, after, gone: false });
+        (Seat { round: Some(Arc::clone(self)), index: index as u32 }, index + 1)
     }
 
     /// What is to be sent: nothing for calls that nobody waits for, or that came before `too_old`. A refund is never too
@@ -116,12 +121,12 @@ impl Round {
     pub(super) fn seal(&self, too_old: Micros) -> Sealed {
         let mut sealed = Sealed::default();
         let seats = lock(&self.seats);
-        sealed.places.reserve_exact(seats.len());
-        for seat in &*seats {
+        sealed.places.reserve_exact(seats.taken.len());
+        for seat in &seats.taken {
             sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
-            let late = seat.since < too_old && !matches!(seat.work, Work::Refund(_));
-            let place =
-                if late || seat.gone && seat.work.dies_with_its_caller() { Place::Late } else { sealed.add(seat.work) };
+            let late = seats.since + Micros::from(seat.after) < too_old && !matches!(seat.work, Work::Refund(_));
+            let is_off = late || seat.gone && seat.work.dies_with_its_caller();
+            let place = if is_off { Place::Late } else { sealed.add(&seat.work) };
             sealed.places.push(place);
         }
         sealed
@@ -134,7 +139,7 @@ impl Round {
             let mut seats = lock(&self.seats);
             // A round whose task went away after it was answered keeps its answer.
             let _ = self.answer.set(answered);
-            std::mem::take(&mut *seats)
+            std::mem::take(&mut seats.taken)
         };
         let mut surplus = Vec::new();
         for (index, seat) in seats.into_iter().enumerate() {
@@ -189,14 +194,14 @@ impl Sealed {
         self.places.len()
     }
 
-    fn add(&mut self, work: Work) -> Place {
+    fn add(&mut self, work: &Work) -> Place {
         self.wanted = true;
         match work {
             Work::Ask(_) | Work::Lease(_) | Work::Look => {}
             Work::Make => self.make = true,
             Work::Reset => self.reset = true,
-            Work::Debt(permits) => self.debt = self.debt.saturating_add(permits),
-            Work::Refund(refund) => self.refunds.push(refund),
+            Work::Debt(permits) => self.debt = self.debt.saturating_add(*permits),
+            Work::Refund(refund) => self.refunds.push(**refund),
         }
         let Some(Ask { permits, count }) = work.ask() else {
             return if matches!(work, Work::Refund(_)) { Place::Refund } else { Place::Header };
@@ -227,7 +232,7 @@ impl Seat {
     pub(super) fn leave(&mut self) -> Option<Answer> {
         let round = self.round.as_ref()?;
         if !round.is_answered() {
-            let left = lock(&round.seats).get_mut(self.index).map(|seat| {
+            let left = lock(&round.seats).taken.get_mut(self.index as usize).map(|seat| {
                 seat.gone = true;
                 seat.waker.take()
             });
@@ -242,7 +247,7 @@ impl Seat {
 
     /// Its outcome, once.
     fn outcome(&mut self) -> Option<Answer> {
-        let verdict = self.round.as_ref()?.verdict(self.index)?;
+        let verdict = self.round.as_ref()?.verdict(self.index as usize)?;
         let round = self.round.take()?;
         Some(verdict.map(|verdict| Outcome { round, verdict }))
     }
@@ -252,16 +257,13 @@ impl Future for Seat {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        if std::mem::take(&mut self.fresh) {
-            return Poll::Pending;
-        }
         if let Some(answer) = self.outcome() {
             return Poll::Ready(answer);
         }
         let Some(round) = &self.round else { return Poll::Ready(Err(Miss::ended())) };
         let mut seats = lock(&round.seats);
         // It is answered under the lock.
-        let Some(seat) = seats.get_mut(self.index) else {
+        let Some(seat) = seats.taken.get_mut(self.index as usize) else {
             drop(seats);
             return Poll::Ready(self.outcome().unwrap_or_else(|| Err(Miss::ended())));
         };

@@ -60,7 +60,7 @@ impl SharedLimit {
             left -= back;
             if let Some(lane) = lane_of(&view, &charge).filter(|_| back > 0) {
                 entry.open(lane);
-                answers.push(self.put(entry, lane, Work::Refund(charge.refund(back))));
+                answers.push(self.put(entry, lane, Work::Refund(Box::new(charge.refund(back)))));
             }
         }
         for answer in answers {

@@ -76,7 +76,7 @@ proptest! {
     ) {
         let share = share(EVERY[limit]);
         let round = Arc::default();
-        let mut seats: Vec<Option<Seat>> = works.iter().map(|work| Some(join(&round, *work))).collect();
+        let mut seats: Vec<Option<Seat>> = works.iter().map(|work| Some(join(&round, work.clone()))).collect();
         let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
             for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
                 *seat = None;
@@ -126,7 +126,7 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
     let round = Arc::default();
     let kept = join(&round, Work::Ask(3));
     let refund = Refund { permits: 2, at: 1, line: 0 };
-    let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(refund), Work::Debt(4), Work::Make];
+    let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(Box::new(refund)), Work::Debt(4), Work::Make];
     for work in works {
         drop(join(&round, work));
     }
@@ -148,7 +148,7 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 fn a_call_that_waited_too_long_is_not_sent() {
     let round: Arc<Round> = Arc::default();
     let (mut old, _) = round.join(Work::Ask(1), 9, None);
-    let (refund, _) = round.join(Work::Refund(Refund { permits: 2, at: 1, line: 0 }), 9, None);
+    let (refund, _) = round.join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), 9, None);
     let (new, _) = round.join(Work::Ask(2), 10, None);
     let sealed = round.seal(10);
     assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
