@@ -85,19 +85,16 @@ impl SharedLimit {
             let waker = waker().await;
             let asked = match self.begin(entry, permits, turn, now, waker)? {
                 Begun::Asked(asked) => Some(asked),
-                Begun::Denied(denied) => return Ok(self.tell(entry, permits, turn, denied)),
+                Begun::Denied(denied) => return Ok(self.last_look(entry, permits, denied)),
                 Begun::All => None,
             };
             let Some(mut asked) = asked else { return self.go_on(entry, permits, turn, attempt, None).await };
             match (&mut asked).await {
                 Ok(found) if found.verdict.granted > 0 => {
-                    Ok(self.tell(entry, permits, turn, allowed(entry, &asked.lane, permits, &found)))
+                    observe::allowed(&self.name, &entry.key, permits, turn);
+                    Ok(allowed(entry, permits, &found))
                 }
-                answer => {
-                    let first = Some((Arc::clone(&asked.lane), answer));
-                    drop(asked);
-                    self.go_on(entry, permits, turn, attempt, first).await
-                }
+                answer => self.go_on(entry, permits, turn, attempt, Some((asked.slot, answer))).await,
             }
         }
     }
@@ -109,15 +106,19 @@ impl SharedLimit {
         permits: u64,
         turn: u64,
         attempt: usize,
-        first: Option<(Arc<Lane>, Answer)>,
+        first: Option<(Slot, Answer)>,
     ) -> Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send + 'a>> {
         Box::pin(async move {
             let decided = match first {
-                Some((lane, answer)) => self.ask_another(entry, &lane, permits, answer).await,
+                Some((slot, answer)) => self.ask_another(entry, slot, permits, answer).await,
                 None => gather::gather(self, entry, permits).await,
             };
             match decided {
-                Ok(decision) => Ok(self.tell(entry, permits, turn, decision)),
+                Ok(decision) if decision.is_allowed() => {
+                    observe::allowed(&self.name, &entry.key, permits, turn);
+                    Ok(decision)
+                }
+                Ok(denied) => Ok(self.last_look(entry, permits, denied)),
                 // The plan is another by now; and it is another shard's turn than the one's that was found stale.
                 Err(Miss::Stale) if attempt < ATTEMPTS => {
                     self.decide(entry, permits, self.clock.now(), turn.wrapping_add(1), attempt + 1).await
@@ -127,12 +128,8 @@ impl SharedLimit {
         })
     }
 
-    /// Tells of a decision. A lease may have come since, and taken what the call was denied.
-    fn tell(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, turn: u64, decision: Decision) -> Decision {
-        if decision.is_allowed() {
-            observe::allowed(&self.name, &entry.key, permits, turn);
-            return decision;
-        }
+    /// A call is denied; but a lease may have come since, and taken what it was denied.
+    fn last_look(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, denied: Decision) -> Decision {
         let now = self.clock.now();
         if let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
@@ -140,7 +137,7 @@ impl SharedLimit {
             return decision;
         }
         self.tell_denied(&entry.key, permits, now);
-        decision
+        denied
     }
 
     /// Home is asked once in a while, also where the selector does not. A client that was idle waits for its word, unless it
@@ -198,7 +195,7 @@ impl SharedLimit {
     async fn ask_another(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        first: &Arc<Lane>,
+        first: Slot,
         permits: u64,
         answer: Answer,
     ) -> Result<Decision, Miss> {
@@ -208,17 +205,17 @@ impl SharedLimit {
             return Err(miss.clone());
         }
         let (view, now) = (entry.view(), self.clock.now());
-        let (mut lane, mut answer) = (first, answer);
-        if let Some(other) = hop(&view.lanes, first.slot, permits, now) {
+        let (mut asked, mut answer) = (first, answer);
+        if let Some(other) = hop(&view.lanes, first, permits, now) {
             match (self.ask(entry, other, Work::Ask(permits), now).await, &answer) {
                 // One shard has denied; that the other can't be reached does not change it.
                 (Err(Miss::Failed(_)), Ok(_)) => {}
-                (second, _) => (lane, answer) = (other, second),
+                (second, _) => (asked, answer) = (other.slot, second),
             }
         }
         let found = answer?;
         if found.verdict.granted > 0 {
-            return Ok(allowed(entry, lane, permits, &found));
+            return Ok(allowed(entry, permits, &found));
         }
         // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
         // the new plan is known, and they can be gathered.
@@ -227,10 +224,10 @@ impl SharedLimit {
         }
         let now = self.clock.now();
         let opens_in = |lane: &Arc<Lane>| lane.opens_in(&lane.ceiling.known(), permits, now);
-        let elsewhere = view.lanes.iter().filter(|other| other.slot != lane.slot && !other.is_sick(now));
+        let elsewhere = view.lanes.iter().filter(|other| other.slot != asked && !other.is_sick(now));
         let elsewhere = elsewhere.filter_map(opens_in).min();
         // Its ceiling lets nobody through a little longer than the shard itself said.
-        let here = found.time(found.verdict.lack).max(opens_in(lane).unwrap_or(0));
+        let here = found.time(found.verdict.lack).max(opens_in(&found.round.lane).unwrap_or(0));
         Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 
@@ -355,9 +352,9 @@ async fn waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
 
-fn allowed(entry: &Entry, lane: &Lane, permits: u64, found: &Outcome) -> Decision {
+fn allowed(entry: &Entry, permits: u64, found: &Outcome) -> Decision {
     let wait = if found.share.is_paced() { found.wait() } else { 0 };
-    let receipt = Receipt::of_shard(entry.owner, &found.charge(lane.slot, permits));
+    let receipt = Receipt::of_shard(entry.owner, &found.charge(permits));
     Decision::allowed_by_store(found.facts, wait, receipt)
 }
 

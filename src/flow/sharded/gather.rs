@@ -55,7 +55,7 @@ async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, 
         }
         let found = held.limit.ask(held.entry, lane, Work::Ask(part), held.limit.clock.now()).await?;
         if found.verdict.granted > 0 {
-            held.add(lane, found.charge(lane.slot, part));
+            held.add(lane, found.charge(part));
             return Ok(part);
         }
         part = found.free().min(part - 1);

@@ -10,6 +10,7 @@ use super::lane::{Drive, Lane};
 use super::round::Seat;
 use crate::clock::Micros;
 use crate::decision::{Allowed, Charge};
+use crate::key::Slot;
 use crate::sync::Arc;
 
 /// An ask on its way. Its answer may come when nobody waits for it any more, or lie ready when its caller goes away.
@@ -23,9 +24,9 @@ use crate::sync::Arc;
 pub(super) struct Asked<'a> {
     limit: &'a Arc<SharedLimit>,
     entry: &'a Arc<Entry>,
-    pub lane: Arc<Lane>,
     /// Permits that were asked for, all or none; of a lease, one by one.
     permits: u64,
+    pub slot: Slot,
     seat: Seat,
     /// The sending was left to this call.
     alone: bool,
@@ -47,7 +48,7 @@ impl<'a> Asked<'a> {
         let mut waker = Some(waker);
         let (seat, drive) = limit.put_alone(entry, lane, ask, now, &mut waker);
         let fresh = waker.is_none();
-        let mut asked = Self { limit, entry, lane: Arc::clone(lane), permits, seat, alone: false, fresh };
+        let mut asked = Self { limit, entry, permits, slot: lane.slot, seat, alone: false, fresh };
         if let (Some(drive), Some(waker)) = (drive, waker) {
             asked.send(drive, &waker);
             asked.fresh = asked.alone && !asked.seat.is_answered();
@@ -58,7 +59,7 @@ impl<'a> Asked<'a> {
     /// Sends as far as it goes, and leaves the rest to this call, or to a task if somebody else waits by now.
     fn send(&mut self, mut drive: Drive, waker: &Waker) {
         if drive.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
-            match self.lane.leave_to(&self.seat, drive, waker) {
+            match self.seat.leave_to(drive, waker) {
                 Some(drive) => self.limit.spawn(drive),
                 None => self.alone = true,
             }
@@ -74,7 +75,7 @@ impl<'a> Asked<'a> {
 
     /// What was left to this call, unless somebody else has it by now.
     fn take_over(&mut self) -> Option<Drive> {
-        if std::mem::take(&mut self.alone) { self.lane.take_over(&self.seat) } else { None }
+        if std::mem::take(&mut self.alone) { self.seat.take_over() } else { None }
     }
 }
 
@@ -103,8 +104,8 @@ impl Drop for Asked<'_> {
         if let Some(Ok(found)) = self.seat.leave()
             && found.verdict.granted > 0
         {
-            let charge = found.charge(self.lane.slot, self.permits * found.verdict.granted);
-            give_back(self.limit, self.entry, &self.lane, &charge);
+            let charge = found.charge(self.permits * found.verdict.granted);
+            give_back(self.limit, self.entry, &found.round.lane, &charge);
         }
     }
 }

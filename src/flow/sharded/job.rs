@@ -7,7 +7,6 @@ use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
-use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::Arc;
 
@@ -81,9 +80,9 @@ impl Outcome {
     }
 
     /// What a call that was granted was charged.
-    pub(super) fn charge(&self, slot: Slot, permits: u64) -> Charge {
+    pub(super) fn charge(&self, permits: u64) -> Charge {
         let Refund { at, line, .. } = self.refund(permits);
-        Charge { slot, id: self.id, permits, at, line }
+        Charge { slot: self.round.lane.slot, id: self.id, permits, at, line }
     }
 
     /// What undoes a call that was granted so many permits.

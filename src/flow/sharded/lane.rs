@@ -200,15 +200,15 @@ impl Lane {
 
     /// Puts a call into the lane. The caller sees to what has to start. Whoever finds the lane idle may send by himself, and
     /// then his seat need not wake him: his waker is left to him.
-    pub(super) fn put(&self, work: Work, now: Micros, waker: &mut Option<Waker>) -> (Seat, Start) {
+    pub(super) fn put(self: &Arc<Self>, work: Work, now: Micros, waker: &mut Option<Waker>) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
                 let message =
                     format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
-                return (Round::refused(Miss::not_sent("redis", message)), Start::Nothing);
+                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Nothing);
             }
-            queue.rounds.push_back(Arc::default());
+            queue.rounds.push_back(Round::new(self));
         }
         if let Work::Ask(permits) = work {
             queue.ahead.permits += permits;
@@ -221,7 +221,7 @@ impl Lane {
         let round = queue.rounds.back().expect("one is there by now");
         let (seat, seats) = round.join(work, now, waker);
         queue.seats = seats;
-        let start = match (queue.take(), queue.alone.take()) {
+        let start = match (queue.take(self), queue.alone.take()) {
             (Some(load), _) => Start::Send(load),
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
             (None, None) => Start::Nothing,
@@ -229,26 +229,28 @@ impl Lane {
         (seat, start)
     }
 
-    /// Leaves it to a call to send for the lane, until `waker` wakes it. It comes back if somebody else waits by now.
-    pub(super) fn leave_to(&self, seat: &Seat, drive: Drive, waker: &Waker) -> Option<Drive> {
+    /// Leaves it to a call of this round to send for the lane, until `waker` wakes it. It comes back if somebody else waits
+    /// by now.
+    pub(super) fn leave_to(&self, round: &Arc<Round>, drive: Drive, waker: &Waker) -> Option<Drive> {
         let queue = &mut *lock(&self.queue);
-        let (true, Some(round)) = (queue.rounds.is_empty(), seat.round()) else { return Some(drive) };
+        if !queue.rounds.is_empty() {
+            return Some(drive);
+        }
         queue.alone = Some(Alone { drive, waker: waker.clone(), round: Arc::clone(round) });
         None
     }
 
-    /// What was left to a call, unless somebody else has taken it over.
-    pub(super) fn take_over(&self, seat: &Seat) -> Option<Drive> {
-        let alone =
-            lock(&self.queue).alone.take_if(|alone| seat.round().is_some_and(|round| Arc::ptr_eq(round, &alone.round)));
+    /// What was left to a call of this round, unless somebody else has taken it over.
+    pub(super) fn take_over(&self, round: &Arc<Round>) -> Option<Drive> {
+        let alone = lock(&self.queue).alone.take_if(|alone| Arc::ptr_eq(&alone.round, round));
         alone.map(|alone| alone.drive)
     }
 
     /// Sends back what nobody waits for.
-    pub(super) fn give_back(&self, refund: Refund) -> Option<Load> {
+    pub(super) fn give_back(self: &Arc<Self>, refund: Refund) -> Option<Load> {
         let queue = &mut *lock(&self.queue);
         queue.refunds.push(refund);
-        queue.take()
+        queue.take(self)
     }
 
     /// Keeps what was surely not given back for the next round. It waits for one: nothing is sent for its sake.
@@ -314,14 +316,14 @@ impl Lane {
 
 impl Queue {
     /// What is to be sent now; nothing while a round is on its way.
-    fn take(&mut self) -> Option<Load> {
+    fn take(&mut self, lane: &Arc<Lane>) -> Option<Load> {
         if self.busy || (self.rounds.is_empty() && self.refunds.is_empty()) {
             return None;
         }
         self.busy = true;
         self.refunds.append(&mut self.kept);
         let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
-        Some(Load { round: self.rounds.pop_front().unwrap_or_default(), refunds })
+        Some(Load { round: self.rounds.pop_front().unwrap_or_else(|| Round::new(lane)), refunds })
     }
 }
 
@@ -344,7 +346,7 @@ impl Sending {
     pub(super) fn next(&mut self) -> Option<Load> {
         let queue = &mut *lock(&self.lane.queue);
         queue.busy = false;
-        let load = queue.take();
+        let load = queue.take(&self.lane);
         match &load {
             Some(load) => self.round = Arc::clone(&load.round),
             None => self.ended = true,

@@ -78,7 +78,7 @@ impl SharedLimit {
             let wanted = target.saturating_sub(purse.held());
             let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
             match self.ask(entry, lane, Work::Lease(permits), now).await {
-                Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, lane, &found),
+                Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, &found),
                 Ok(_) | Err(Miss::Stale) => {}
                 Err(Miss::Failed(_)) => return,
             }
@@ -96,14 +96,14 @@ impl SharedLimit {
         (permits > 0).then_some((lane, permits))
     }
 
-    fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, lane: &Lane, found: &Outcome) {
+    fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, found: &Outcome) {
         let Decided { header, share, sent, .. } = &**found;
         let mut until = sent + leasing.ttl;
         if let Share::Fixed(window) = share {
             // The permits of a window are not to be spent in the next one.
             until = until.min(sent + (window.window - header.at % window.window));
         }
-        purse.add(Lease { charge: found.charge(lane.slot, found.verdict.granted), until });
+        purse.add(Lease { charge: found.charge(found.verdict.granted), until });
         if !purse.listed.swap(true, Ordering::AcqRel) {
             self.list(leasing, Arc::clone(entry));
         }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use super::job::{Answer, Miss, Outcome, Work};
+use super::lane::{Drive, Lane};
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
 use crate::error::ErrorKind;
@@ -17,8 +18,9 @@ use crate::limit::Share;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Verdicts};
 
-#[derive(Default)]
 pub(super) struct Round {
+    /// Where it goes, or went.
+    pub lane: Arc<Lane>,
     seats: Mutex<Seats>,
     answer: OnceLock<Answered>,
 }
@@ -45,7 +47,7 @@ struct Seats {
 /// Dropped before the round was sent, an ask costs nothing.
 #[must_use = "dropping it gives the call up"]
 pub(super) struct Seat {
-    /// Until it has given its outcome.
+    /// Until an outcome has taken it along.
     round: Option<Arc<Round>>,
     index: u32,
 }
@@ -98,10 +100,15 @@ pub(super) struct Sealed {
 }
 
 impl Round {
-    /// A round that is over: for a call that can't be taken.
-    pub(super) fn refused(miss: Miss) -> Seat {
+    pub(super) fn new(lane: &Arc<Lane>) -> Arc<Self> {
+        Arc::new(Self { lane: Arc::clone(lane), seats: Mutex::default(), answer: OnceLock::new() })
+    }
+
+    /// A seat in a round that is over: for a call that can't be taken.
+    pub(super) fn refused(lane: &Arc<Lane>, miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
-        Seat { round: Some(Arc::new(Self { seats: Mutex::default(), answer: OnceLock::from(answered) })), index: 0 }
+        let (lane, answer) = (Arc::clone(lane), OnceLock::from(answered));
+        Seat { round: Some(Arc::new(Self { lane, seats: Mutex::default(), answer })), index: 0 }
     }
 
     /// Takes a seat. Says how many are taken now.
@@ -219,9 +226,17 @@ impl Sealed {
 }
 
 impl Seat {
-    /// Where it waits.
-    pub(super) fn round(&self) -> Option<&Arc<Round>> {
-        self.round.as_ref()
+    /// Leaves it to this call to send for its lane. It comes back if that can't be.
+    pub(super) fn leave_to(&self, drive: Drive, waker: &Waker) -> Option<Drive> {
+        match &self.round {
+            Some(round) => round.lane.leave_to(round, drive, waker),
+            None => Some(drive),
+        }
+    }
+
+    /// What was left to this call, unless somebody else has it by now.
+    pub(super) fn take_over(&self) -> Option<Drive> {
+        self.round.as_ref().and_then(|round| round.lane.take_over(round))
     }
 
     pub(super) fn is_answered(&self) -> bool {

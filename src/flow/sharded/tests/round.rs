@@ -7,11 +7,13 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
+use super::super::lane::Lane;
 use super::super::round::{Decided, Round, Sealed, Seat};
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::ErrorKind;
 use crate::kernel::state::{run, run_one};
 use crate::kernel::{Ask, Batch, Refund, State, Verdict};
+use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::Arc;
 use crate::wire::{GrantId, Verdicts};
@@ -20,6 +22,13 @@ const NOW: u64 = 1_000_000_007;
 
 fn share(text: &str) -> Share {
     Share::whole(&text.parse().unwrap())
+}
+
+fn new_round() -> Arc<Round> {
+    let (slot, share) = (Slot::new(7).unwrap(), share("10/s"));
+    let lane =
+        Lane::new(slot, Box::default(), GrantId { stamp: 1, random: 1 }, share, (10, 10), true, 0, Arc::default());
+    Round::new(&Arc::new(lane))
 }
 
 /// What the shard says to a round.
@@ -75,7 +84,7 @@ proptest! {
         gone in prop::collection::vec(0..3_u8, 24),
     ) {
         let share = share(EVERY[limit]);
-        let round = Arc::default();
+        let round = new_round();
         let mut seats: Vec<Option<Seat>> = works.iter().map(|work| Some(join(&round, work.clone()))).collect();
         let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
             for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
@@ -123,7 +132,7 @@ proptest! {
 /// Who leaves before the round is sent is not asked for; a refund is sent whoever waits for it.
 #[test]
 fn a_seat_that_is_left_in_time_costs_nothing() {
-    let round = Arc::default();
+    let round = new_round();
     let kept = join(&round, Work::Ask(3));
     let refund = Refund { permits: 2, at: 1, line: 0 };
     let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(Box::new(refund)), Work::Debt(4), Work::Make];
@@ -138,7 +147,7 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
     assert!(round.answer(sealed, Ok(decided)).is_empty());
     assert_eq!(found(kept).verdict.granted, 1);
 
-    let round: Arc<Round> = Arc::default();
+    let round = new_round();
     drop((join(&round, Work::Ask(1)), join(&round, Work::Lease(1))));
     assert!(!round.seal(0).wanted, "nothing is to be sent");
 }
@@ -146,7 +155,7 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 /// Who came too early is told that it was not sent, except who gives something back.
 #[test]
 fn a_call_that_waited_too_long_is_not_sent() {
-    let round: Arc<Round> = Arc::default();
+    let round = new_round();
     let (mut old, _) = round.join(Work::Ask(1), 9, None);
     let (refund, _) = round.join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), 9, None);
     let (new, _) = round.join(Work::Ask(2), 10, None);
@@ -164,7 +173,7 @@ fn a_call_that_waited_too_long_is_not_sent() {
 fn who_leaves_while_it_is_answered_loses_nothing() {
     const SEATS: u64 = 64;
     for number in 0..300 {
-        let round = Arc::default();
+        let round = new_round();
         let mut seats: Vec<Seat> = (0..SEATS).map(|_| join(&round, Work::Ask(1))).collect();
         let sealed = round.seal(0);
         let decided = decide(share("token-bucket 1/day burst 40"), &mut None, &sealed);
@@ -184,7 +193,7 @@ fn who_leaves_while_it_is_answered_loses_nothing() {
 /// A round whose sender goes away is over all the same, also for those who ask later; a late answer changes nothing.
 #[test]
 fn a_round_without_a_shard_is_answered() {
-    let round: Arc<Round> = Arc::default();
+    let round = new_round();
     let (mut one, mut other) = (join(&round, Work::Ask(1)), join(&round, Work::Look));
     assert!(poll(&mut one).is_none());
     let sealed = round.seal(0);
@@ -195,6 +204,6 @@ fn a_round_without_a_shard_is_answered() {
     }
     round.answer(sealed, Ok(decided));
     assert!(matches!(poll(&mut one), Some(Err(_))));
-    let mut refused = Round::refused(Miss::not_sent("redis", "full"));
+    let mut refused = Round::refused(&new_round().lane, Miss::not_sent("redis", "full"));
     assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
 }
