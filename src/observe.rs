@@ -17,13 +17,13 @@
 //! | `planned` | INFO | a key was split, or its plan became known |
 //! | `share lost` | ERROR | a share that home had lent was not there |
 //! | `denied` | WARN | a call was denied; one a second and limit |
-//! | `allowed` | DEBUG | a call was allowed; one in 1,024 |
+//! | `allowed` | DEBUG | a call was allowed; those of one turn in 1,024 |
 //!
 //! Keys are escaped and cut: they come from outside.
 
 use std::fmt;
 
-use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, span_enabled, warn};
+use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, warn};
 
 use crate::store::cluster::{Address, Fault};
 use crate::topology::Topology;
@@ -34,14 +34,11 @@ const SAMPLE: u64 = 1_024;
 /// Bytes of a key that an event shows.
 const KEY: usize = 64;
 
-/// Whether anybody may listen to what happens in a call.
+/// None if nobody listens.
 #[inline]
-pub(crate) fn follows_calls() -> bool {
-    span_enabled!(Level::DEBUG)
-}
-
-pub(crate) fn acquire(limit: &str, key: &[u8], permits: u64) -> Span {
-    debug_span!("acquire", limit, key = %Key(key), permits)
+pub(crate) fn acquire(limit: &str, key: &[u8], permits: u64) -> Option<Span> {
+    let span = debug_span!("acquire", limit, key = %Key(key), permits);
+    (!span.is_disabled()).then_some(span)
 }
 
 pub(crate) fn settle(limit: &str, key: &[u8]) -> Span {
@@ -99,7 +96,7 @@ pub(crate) fn denied(limit: &str, key: &[u8], permits: u64) {
     warn!(limit, key = %Key(key), permits, "denied");
 }
 
-/// `turn` counts the calls of the key.
+/// One turn in so many: the calls that share it are told of together.
 pub(crate) fn allowed(limit: &str, key: &[u8], permits: u64, turn: u64) {
     if turn.is_multiple_of(SAMPLE) {
         debug!(limit, key = %Key(key), permits, "allowed");

@@ -295,3 +295,32 @@ async fn an_overloaded_key_costs_no_more_runs_than_it_admits() {
         assert!(runs <= allowed, "{shards}: {runs} runs for {allowed} allowed and {denied} denied");
     }
 }
+
+/// Others are on their way behind a call that is denied, and will be denied too: they do not make it wait for longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denied_call_does_not_wait_for_those_behind_it() {
+    let server = Server::start(&[]);
+    let text = "token-bucket 100/h burst 100";
+    let before = define(client(&server), text);
+    assert!(before.acquire_n("hot", 100).await.unwrap().is_allowed());
+    for builder in [client(&server), client(&server).ceiling(Duration::ZERO)] {
+        // It knows of nothing yet, so its calls go to the store, the first one alone.
+        let hot = define(builder, text).handle("hot").unwrap();
+        let mut calls: Vec<_> = (0..90).map(|_| Box::pin(hot.acquire())).collect();
+        let mut waits = Vec::new();
+        std::future::poll_fn(|context| {
+            calls.retain_mut(|call| match call.as_mut().poll(context) {
+                Poll::Ready(decision) => {
+                    waits.push(denied(decision.unwrap()).retry_after());
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        // A permit comes back every 36 s; the spread is at most 2 ms.
+        let longest = waits.iter().max().unwrap();
+        assert!(*longest <= Duration::from_secs(37), "told to wait {longest:?}");
+    }
+}

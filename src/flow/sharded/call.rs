@@ -57,8 +57,7 @@ impl SharedLimit {
 
     async fn ask_store(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Result<Decision, Error> {
         let turn = entry.next_turn(now);
-        if observe::follows_calls() {
-            let span = observe::acquire(&self.name, &entry.key, permits);
+        if let Some(span) = observe::acquire(&self.name, &entry.key, permits) {
             return Box::pin(self.decide(entry, permits, now, turn, 1).instrument(span)).await;
         }
         self.decide(entry, permits, now, turn, 1).await
@@ -226,8 +225,10 @@ impl SharedLimit {
         let opens_in = |lane: &Arc<Lane>| lane.opens_in(&lane.ceiling.known(), permits, now);
         let elsewhere = view.lanes.iter().filter(|other| other.slot != asked && !other.is_sick(now));
         let elsewhere = elsewhere.filter_map(opens_in).min();
-        // Its ceiling lets nobody through a little longer than the shard itself said.
-        let here = found.time(found.verdict.lack).max(opens_in(&found.round.lane).unwrap_or(0));
+        // Its ceiling lets nobody through a little longer than the shard itself said. What others ask for on their way is no
+        // matter: they may well be denied.
+        let ceiling = found.round.lane.ceiling.known().opens_in(&found.share, permits, 0, now).unwrap_or(0);
+        let here = found.time(found.verdict.lack).max(ceiling);
         Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 

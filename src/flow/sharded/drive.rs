@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Word};
 use super::job::Miss;
-use super::lane::{Lane, Load, Sending, is_due};
+use super::lane::{Lane, Load, MOST_ASKS, Sending, is_due};
 use super::round::{Decided, Round, Sealed};
 use super::{SharedLimit, escrow};
 use crate::clock::Micros;
@@ -53,7 +53,7 @@ async fn let_in(limit: &SharedLimit, lane: &Lane, begun: Micros) {
     for _ in 0..MOST_YIELDS {
         tokio::task::yield_now().await;
         let waiting = lane.waiting();
-        if waiting <= before || limit.clock.now() >= until {
+        if waiting <= before || waiting >= MOST_ASKS || limit.clock.now() >= until {
             break;
         }
         before = waiting;

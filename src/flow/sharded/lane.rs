@@ -19,7 +19,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::wire::GrantId;
 
 /// Calls of one round: what the scripts are made for.
-const MOST_ASKS: usize = 1_024;
+pub(super) const MOST_ASKS: usize = 1_024;
 /// Rounds that may wait for one shard. At a millisecond each that is 100 ms of waiting; more would be of no use.
 const MOST_ROUNDS: usize = 100;
 

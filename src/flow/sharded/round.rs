@@ -29,7 +29,7 @@ pub(super) struct Round {
 struct Taken {
     work: Work,
     waker: Option<Waker>,
-    /// When it was taken, in microseconds after the round's first.
+    /// When it was taken, in microseconds after the round's first; with it, if its clock was read before.
     after: u32,
     /// Nobody waits for it any more.
     gone: bool,
