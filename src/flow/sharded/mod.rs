@@ -6,6 +6,7 @@
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
 //! * `lane`, `round`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
+//! * `turn`: which lane is next.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `escrow`: how a plan comes to be.
 

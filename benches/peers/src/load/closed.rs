@@ -119,7 +119,7 @@ mod tests {
     fn a_part_of_many_callers_calls_is_timed() {
         let load = closed_loop(&runtime(2), 1_000, Duration::from_millis(500), |_| Waits(Duration::from_millis(2)));
         let timed = load.latency.len();
-        assert!(load.decisions > 16_000 && timed > 0 && timed <= load.calls / 10, "{timed} of {}", load.calls);
+        assert!(timed > 0 && timed <= load.calls / 10, "{timed} of {}", load.calls);
     }
 
     struct AtOnce(usize);
