@@ -53,6 +53,14 @@ impl Running {
         test_kill_process_group(self.pid).is_ok()
     }
 
+    /// The very first may come when the handler is there and has nothing to do yet.
+    fn interrupt_until_it_ends(&mut self) {
+        wait_until(|| {
+            let _ = kill_process(self.pid, Signal::INT);
+            self.child.try_wait().unwrap().is_some()
+        });
+    }
+
     fn answer(mut self) -> Answer {
         wait_until(|| self.child.try_wait().unwrap().is_some());
         assert!(!self.is_anybody_left(), "a process was left behind");
@@ -106,8 +114,8 @@ fn callers_that_wait_for_their_next_call_are_woken() {
 #[test]
 fn before_the_first_call() {
     for processes in ["1", "2"] {
-        let running = start(&with(&["--processes", processes, "--json"]));
-        kill_process(running.pid, Signal::INT).unwrap();
+        let mut running = start(&with(&["--processes", processes, "--json"]));
+        running.interrupt_until_it_ends();
         running.interrupted();
     }
 }
@@ -159,8 +167,8 @@ fn the_demo_shows_what_it_has() {
     assert!(int(&demo, "offered") > 0);
     assert_eq!(demo["within_limit"], true);
 
-    let running = start(&["demo"]);
-    kill_process(running.pid, Signal::INT).unwrap();
+    let mut running = start(&["demo"]);
+    running.interrupt_until_it_ends();
     let answer = running.answer();
     assert_eq!(answer.code, Some(130));
     assert!(answer.stdout.contains("Interrupted"), "{}", answer.stdout);

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
 
 use super::job::Job;
 use super::live::Seen;
@@ -56,7 +58,7 @@ impl Run {
                 self.parts.iter_mut().for_each(|part| part.tell(&Start { monotonic: start }));
             }
             match self.heard.recv_timeout(LOOK) {
-                Ok((index, reply)) => self.parts[index as usize].hear(index, reply, stopped)?,
+                Ok((index, reply)) => self.parts[index as usize].hear(index, reply, interrupt)?,
                 Err(_) if monotonic() > give_up => {
                     return Err(Failure::internal("processes", "one of them neither ended nor answered"));
                 }
@@ -66,7 +68,7 @@ impl Run {
                 show(Seen { elapsed: monotonic().saturating_sub(start), calls: None });
             }
         }
-        let mut whole = Tally { interrupted: stopped, ..Tally::default() };
+        let mut whole = Tally { interrupted: interrupt.is_set(), ..Tally::default() };
         self.parts.iter().filter_map(|part| part.tally.as_ref()).for_each(|tally| whole.merge(tally));
         Ok(whole)
     }
@@ -115,23 +117,28 @@ impl Part {
         self.input = None;
     }
 
-    fn hear(&mut self, index: u64, reply: Option<Reply>, stopped: bool) -> Result<(), Failure> {
+    fn hear(&mut self, index: u64, reply: Option<Reply>, interrupt: &Interrupt) -> Result<(), Failure> {
         match reply {
             Some(Reply::Ready) => self.ready = true,
             Some(Reply::Done(tally)) => self.tally = Some(*tally),
             Some(Reply::Failed(failure)) => return Err(failure),
             None if self.tally.is_some() => {}
-            // SIGINT ended it before it could handle it; it had not called yet.
-            None if stopped && !self.ready => self.tally = Some(Tally::default()),
-            None => {
-                let end = self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                return Err(Failure::internal(
-                    "processes",
-                    format!("process {index} ended without its counts ({end})"),
-                ));
-            }
+            None => self.end_without_tally(index, interrupt)?,
         }
         Ok(())
+    }
+
+    /// SIGINT ends a process that can't handle it yet, and that has not called either. A terminal sends it to all, and this
+    /// one may see the end of the other before its own signal.
+    fn end_without_tally(&mut self, index: u64, interrupt: &Interrupt) -> Result<(), Failure> {
+        let end = self.process.wait();
+        if end.as_ref().is_ok_and(|status| status.signal() == Some(SIGINT)) {
+            interrupt.set();
+            self.tally = Some(Tally::default());
+            return Ok(());
+        }
+        let end = end.map_or_else(|error| error.to_string(), |status| status.to_string());
+        Err(Failure::internal("processes", format!("process {index} ended without its counts ({end})")))
     }
 }
 
