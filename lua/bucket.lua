@@ -2,14 +2,14 @@
 -- KEYS[1]  sub-key, the only key touched
 -- ARGV     1 id | 2 packed home to create or '' | 3 least ttl, ms | 4 mode (0, 1 reset, 2 touch) | 5 debt
 --          | 6 number of refunds | permits,at,line a refund | permits,count an ask
--- reply    {version, status, id, ledger, now, at, level, missing, (granted, lack, line) an ask}
+-- reply    {version, status, id, ledger, now, at, level, missing, load, (granted, lack, line) an ask}
 
 local VERSION, KERNEL, NEVER = 1, 1, -1
 local OK, STALE, OTHER_KERNEL = 0, 1, 2
 local LENT, TOMBSTONE = 1, 2
 local PLAIN, RESET = '0', '1'
--- version, kernel, kind, id, bytes ahead of the ledger
-local HEAD = '<BBBc16I4'
+-- version, kernel, kind, id, bytes ahead of the ledger; since when runs are counted, their number, and load before
+local HEAD, BEAT = '<BBBc16I4i8I4I4', 500000
 -- rate, cost, burst, paced, level, seen
 local BODY = '<i8i8i8Bi8i8'
 
@@ -18,7 +18,7 @@ local state = stored or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
 end
-local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
+local version, kernel, kind, id, ledger_at, since, runs, load, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
@@ -38,7 +38,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local capacity = burst * cost
 -- The quotient of two whole numbers below 2^53 never rounds across a whole number.
-local refill = math.ceil(capacity / rate)
+-- A home that has lent everything has no rate.
+local refill = math.ceil(capacity / math.max(rate, 1))
 local changed = ARGV[4] ~= PLAIN
 
 if ARGV[4] == RESET then
@@ -55,10 +56,10 @@ level = math.min(capacity, level + rate * elapsed)
 local next_arg = 7
 for _ = 1, tonumber(ARGV[6]) do
   local units = math.min(tonumber(ARGV[next_arg]), burst) * cost
-  local since = math.max(at - tonumber(ARGV[next_arg + 1]), 0)
+  local age = math.max(at - tonumber(ARGV[next_arg + 1]), 0)
   local line = capacity - level
   -- Only the tail can leave a pacing queue.
-  if paced == 0 or (since <= 2 * refill and tonumber(ARGV[next_arg + 2]) - rate * since == line) then
+  if paced == 0 or (age <= 2 * refill and tonumber(ARGV[next_arg + 2]) - rate * age == line) then
     level = level + math.min(units, line)
     changed = true
   end
@@ -71,7 +72,7 @@ if debt > 0 then
   changed = true
 end
 
-local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0}
+local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
   local granted, lack, line = 0, NEVER, 0
@@ -95,13 +96,20 @@ end
 
 local missing = capacity - level
 reply[7], reply[8] = level, missing
+-- Runs that write are what a master has to do for this key.
+if now - since >= BEAT or now < since then
+  load = math.floor(runs * 1000000 / math.max(now - since, BEAT))
+  since, runs = now, 0
+end
+reply[9] = load
 if changed then
-  local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing / rate) / 1000) + 1000)
+  local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing / math.max(rate, 1)) / 1000) + 1000)
   if stored and news then
     -- How long home must live only those know who know its ledger.
     ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
   end
-  local new = string.sub(state, 1, body - 1) .. struct.pack(BODY, rate, cost, burst, paced, level, at) .. ledger
-  redis.call('SET', KEYS[1], new, 'PX', string.format('%.0f', ttl))
+  local head = struct.pack(HEAD, VERSION, KERNEL, kind, id, ledger_at, since, runs + 1, load)
+  local new = struct.pack(BODY, rate, cost, burst, paced, level, at)
+  redis.call('SET', KEYS[1], head .. new .. ledger, 'PX', string.format('%.0f', ttl))
 end
 return reply

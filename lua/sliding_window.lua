@@ -2,7 +2,7 @@
 -- KEYS[1]  sub-key, the only key touched
 -- ARGV     1 id | 2 packed home to create or '' | 3 least ttl, ms | 4 mode (0, 1 reset, 2 touch) | 5 debt
 --          | 6 number of refunds | permits,at,line a refund | permits,count an ask
--- reply    {version, status, id, ledger, now, at, level, missing, (granted, lack, line) an ask}
+-- reply    {version, status, id, ledger, now, at, level, missing, load, (granted, lack, line) an ask}
 -- The parts stay packed: a run reads those that expire, the newest, and for a denial the oldest ones that would have to
 -- go, each at most once, however many permits or asks a batch has.
 
@@ -10,8 +10,8 @@ local VERSION, KERNEL, NEVER = 1, 3, -1
 local OK, STALE, OTHER_KERNEL = 0, 1, 2
 local LENT, TOMBSTONE = 1, 2
 local PLAIN, RESET = '0', '1'
--- version, kernel, kind, id, bytes ahead of the ledger
-local HEAD = '<BBBc16I4'
+-- version, kernel, kind, id, bytes ahead of the ledger; since when runs are counted, their number, and load before
+local HEAD, BEAT = '<BBBc16I4i8I4I4', 500000
 -- permits, window, step, seen, used, number of parts; then the parts
 local BODY, PART, PART_SIZE = '<i8i8i8i8i8I4', '<i8i8', 16
 
@@ -20,7 +20,7 @@ local state = stored or ARGV[2]
 if state == '' then
   return {VERSION, STALE, ''}
 end
-local version, kernel, kind, id, ledger_at, body = struct.unpack(HEAD, state)
+local version, kernel, kind, id, ledger_at, since, runs, load, body = struct.unpack(HEAD, state)
 if version ~= VERSION then
   return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
 end
@@ -146,7 +146,7 @@ local function gone_when(permits)
   return gone_at((part(first + low - 1)))
 end
 
-local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0}
+local reply = {VERSION, OK, id, news and ledger or '', now, at, 0, 0, 0}
 for arg = next_arg, #ARGV, 2 do
   local permits, count = tonumber(ARGV[arg]), tonumber(ARGV[arg + 1])
   local fits = math.floor(math.max(limit - used, 0) / permits)
@@ -171,6 +171,12 @@ elseif last >= first then
   missing = gone_at((part(last))) - at
 end
 reply[7], reply[8] = limit - used, missing
+-- Runs that write are what a master has to do for this key.
+if now - since >= BEAT or now < since then
+  load = math.floor(runs * 1000000 / math.max(now - since, BEAT))
+  since, runs = now, 0
+end
+reply[9] = load
 if changed then
   parts = string.sub(parts, (first - 1) * PART_SIZE + 1, last * PART_SIZE)
   if charged > 0 then
@@ -182,7 +188,7 @@ if changed then
     ttl = math.max(ttl, redis.call('PTTL', KEYS[1]))
   end
   local new = struct.pack(BODY, limit, window, step, at, used, #parts / PART_SIZE) .. parts
-  local head = struct.pack(HEAD, VERSION, KERNEL, kind, id, body - 1 + #new)
+  local head = struct.pack(HEAD, VERSION, KERNEL, kind, id, body - 1 + #new, since, runs + 1, load)
   redis.call('SET', KEYS[1], head .. new .. ledger, 'PX', string.format('%.0f', ttl))
 end
 return reply

@@ -64,6 +64,8 @@ mod builder;
 mod clock;
 mod decision;
 mod error;
+#[cfg(feature = "redis")]
+mod escrow;
 mod flow;
 mod handle;
 mod kernel;
@@ -94,7 +96,7 @@ pub use handle::Handle;
 pub use key::Slot;
 #[cfg(feature = "redis")]
 pub use leases::Leases;
-pub use limit::{Algorithm, Limit};
+pub use limit::{Algorithm, Carry, Limit};
 pub use limiter::Limiter;
 pub use named::NamedLimit;
 #[cfg(feature = "redis")]

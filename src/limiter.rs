@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::Definition;
 #[cfg(feature = "redis")]
-use crate::flow::sharded::{Shared, SharedLimit};
+use crate::flow::sharded::Shared;
 use crate::key::check_name;
 #[cfg(feature = "redis")]
 use crate::leases::Leases;
@@ -71,7 +71,7 @@ impl Store {
                 store: LocalStore::new(Share::whole(&limit), clock.clone(), *max_keys),
             }),
             #[cfg(feature = "redis")]
-            Self::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, limit, None)),
+            Self::Shared(shared) => shared.define(name, limit, crate::flow::sharded::moment(), None),
         }
     }
 }

@@ -107,7 +107,7 @@ impl NamedLimit {
         match &self.0 {
             On::Local(definition) => definition.limit,
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.limit,
+            On::Shared(limit) => limit.limit(),
         }
     }
 

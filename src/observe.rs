@@ -15,7 +15,10 @@
 //! | `unreachable` | ERROR | a connection could not be opened |
 //! | `fault` | ERROR | a request ended without an answer |
 //! | `planned` | INFO | a key was split, or its plan became known |
+//! | `moved` | INFO | home lent a share or took one back, or its definition changed |
 //! | `share lost` | ERROR | a share that home had lent was not there |
+//! | `home lost` | ERROR | home was not there, or had forgotten its last ledger |
+//! | `mismatch` | WARN | a key is defined otherwise, and later, than here |
 //! | `denied` | WARN | a call was denied; one a second and limit |
 //! | `allowed` | DEBUG | a call was allowed; those of one turn in 1,024 |
 //!
@@ -25,9 +28,10 @@ use std::fmt;
 
 use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, warn};
 
+use crate::limit::Limit;
 use crate::store::cluster::{Address, Fault};
 use crate::topology::Topology;
-use crate::wire::GrantId;
+use crate::wire::{GrantId, Ledger};
 
 /// One in so many allowed calls is told of: at a million a second that is a thousand events.
 const SAMPLE: u64 = 1_024;
@@ -84,6 +88,24 @@ pub(crate) fn planned(limit: &str, key: &[u8], plan: GrantId, shards: usize) {
 
 pub(crate) fn share_lost(limit: &str, key: &[u8], grant: GrantId) {
     error!(limit, key = %Key(key), %grant, "share lost");
+}
+
+pub(crate) fn home_lost(limit: &str, key: &[u8], plan: GrantId) {
+    error!(limit, key = %Key(key), %plan, "home lost");
+}
+
+pub(crate) fn mismatch(limit: &str, key: &[u8], here: &Limit, there: &Limit) {
+    warn!(limit, key = %Key(key), %here, %there, "mismatch");
+}
+
+/// What home wrote.
+pub(crate) fn moved(limit: &str, key: &[u8], before: &Ledger, after: &Ledger) {
+    let slots = |ledger: &Ledger, other: &Ledger| -> Vec<u16> {
+        let new = ledger.grants.iter().filter(|grant| other.grants.iter().all(|known| known.id != grant.id));
+        new.map(|grant| grant.slot.number()).collect()
+    };
+    let (lent, back) = (slots(after, before), slots(before, after));
+    info!(limit, key = %Key(key), ?lent, ?back, definition = %after.limit(), "moved");
 }
 
 /// Whether anybody listens.

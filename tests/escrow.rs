@@ -60,10 +60,10 @@ async fn wiping_shares_under_load_admits_nobody_twice() {
     }
 }
 
-/// The record itself is wiped: a new one begins with the whole limit, so at most one more burst is admitted; then the
-/// key is split again and all clients agree.
+/// The record itself is wiped: whoever knows of it makes it again, with nothing in it, before anything is spent there. What
+/// was lent stays lent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_home_that_is_wiped_begins_anew() {
+async fn a_home_that_is_wiped_is_made_again() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     for text in shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
@@ -74,12 +74,13 @@ async fn a_home_that_is_wiped_begins_anew() {
         }
         assert_eq!(on_master::<u8>(&cluster, &before.shards[0], "DEL"), 1);
         taken += race(&clients, text, 3).await;
-        assert!((BURST..=2 * BURST).contains(&taken), "{text}: {taken}");
+        // 100 of its 300 were home's, and some of those were used.
+        assert!((200..=BURST).contains(&taken), "{text}: {taken}");
 
         let plans = [clients[0].plan(text).await.unwrap(), clients[1].plan(text).await.unwrap()];
         assert_eq!(format!("{:?}", plans[0].shards), format!("{:?}", plans[1].shards));
         assert_eq!((plans[0].shards.len(), sums(&plans[0]).1), (3, BURST));
-        assert_ne!(plans[0].shards[1].grant, before.shards[1].grant);
+        assert_eq!(plans[0].shards[1].grant, before.shards[1].grant);
         clients[0].reset(text).await.unwrap();
         assert_eq!(race(&clients, text, 3).await, BURST, "{text}: exact again");
     }

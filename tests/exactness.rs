@@ -12,10 +12,15 @@ use shared::{BURST, Cluster, Layout, client_of, define, eventually, exactly, lef
 /// Three clients that begin at different nodes and would each split in another way.
 fn disagreeing(cluster: &Cluster, text: &str) -> Vec<NamedLimit> {
     let wanted = [Shards::PerMaster, exactly(2), exactly(5)];
-    wanted.into_iter().enumerate().map(|(node, shards)| define(client_of(cluster, node).shards(shards), text)).collect()
+    let define = |(node, shards)| {
+        let limiter = client_of(cluster, node).shards(shards).build().unwrap();
+        limiter.define_revision("api", text.parse().unwrap(), node as u64).unwrap()
+    };
+    wanted.into_iter().enumerate().map(define).collect()
 }
 
-/// The plan is made while callers of all clients are under way, by whoever is first.
+/// The plan is made while callers of all clients are under way, by whoever is first, and replaced by that of whoever defined
+/// the limit last. A share on its way has permits that nobody can have for a moment: but they are not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_start_cold_share_one_burst() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
@@ -23,7 +28,16 @@ async fn callers_that_start_cold_share_one_burst() {
         let clients = disagreeing(&cluster, text);
         for key in ["one", "two", "three"] {
             let key = format!("{key} {text}");
-            assert_eq!(race(&clients, &key, 4).await, BURST, "{key}");
+            let mut taken = race(&clients, &key, 4).await;
+            assert!(taken <= BURST, "{key}: {taken}");
+            eventually("the last definition is in force", async || {
+                taken += race(&clients, &key, 1).await;
+                let shards = clients[2].plan(&key).await.unwrap().shards.len();
+                shards == if shared::SPLIT.contains(&text) { 5 } else { 1 }
+            })
+            .await;
+            taken += race(&clients, &key, 1).await;
+            assert_eq!(taken, BURST, "{key}");
             assert_eq!(left(&clients[0], &key).await, 0);
 
             let plans = [clients[0].plan(&key).await.unwrap(), clients[2].plan(&key).await.unwrap()];

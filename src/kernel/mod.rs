@@ -16,8 +16,8 @@
 pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod fixed_window;
-#[cfg(all(test, feature = "redis"))]
-pub(crate) mod lend;
+#[cfg(all(any(test, model), feature = "redis"))]
+pub(crate) mod rewrite;
 pub(crate) mod sliding_window;
 pub(crate) mod state;
 #[cfg(test)]

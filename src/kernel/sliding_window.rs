@@ -61,14 +61,14 @@ pub(crate) fn take(
 
 impl WindowShare {
     /// When the last microsecond of the sub-window is a whole window old.
-    fn gone_at(&self, start: Micros) -> Micros {
+    pub(super) fn gone_at(&self, start: Micros) -> Micros {
         start + self.step - 1 + self.window
     }
 }
 
 impl SlidingWindow {
     /// After a clock was set back for good: what lay ahead of it counts as charged now.
-    fn follow_clock(&mut self, current: Micros) {
+    pub(super) fn follow_clock(&mut self, current: Micros) {
         let mut ahead = 0;
         while let Some(newest) = self.parts.pop_back_if(|newest| newest.start > current) {
             ahead += newest.permits;
@@ -91,6 +91,16 @@ impl SlidingWindow {
         self.seen = self.seen.max(other.seen);
     }
 
+    /// Adds a charge of any age.
+    #[cfg(all(any(test, model), feature = "redis"))]
+    pub(super) fn insert(&mut self, part: Part) {
+        self.used += part.permits;
+        match self.parts.binary_search_by_key(&part.start, |part| part.start) {
+            Ok(index) => self.parts[index].permits += part.permits,
+            Err(index) => self.parts.insert(index, part),
+        }
+    }
+
     fn expire(&mut self, share: &WindowShare, at: Micros) {
         while let Some(oldest) = self.parts.pop_front_if(|oldest| share.gone_at(oldest.start) <= at) {
             self.used -= oldest.permits;
@@ -111,7 +121,7 @@ impl SlidingWindow {
         self.used -= permits;
     }
 
-    fn charge(&mut self, start: Micros, permits: u64) {
+    pub(super) fn charge(&mut self, start: Micros, permits: u64) {
         if permits == 0 {
             return;
         }

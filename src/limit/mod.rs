@@ -2,14 +2,17 @@
 //!
 //! * [`definition`](self): [`Limit`], its constructors and the ranges they accept.
 //! * `text`: `token-bucket 500000/s burst 50000`, both ways.
+//! * `carry`: what becomes of what a key has when its limit changes.
 //! * `share`: the whole numbers that a kernel computes with.
 
+mod carry;
 mod definition;
 #[cfg(feature = "serde")]
 mod serde;
 mod share;
 mod text;
 
+pub use carry::Carry;
 pub use definition::{Algorithm, Limit};
 #[cfg(feature = "redis")]
 pub(crate) use share::gcd;

@@ -98,10 +98,10 @@ impl Share {
         matches!(self, Self::Bucket(bucket) if bucket.paced)
     }
 
-    /// Units that come back each microsecond. A window's are microseconds.
+    /// Units that come back each microsecond, for whoever divides by it: 1 where nothing does. A window's are microseconds.
     pub(crate) fn rate(&self) -> i64 {
         match self {
-            Self::Bucket(bucket) => bucket.rate,
+            Self::Bucket(bucket) => bucket.rate.max(1),
             Self::Fixed(_) | Self::Sliding(_) => 1,
         }
     }
@@ -138,7 +138,8 @@ impl BucketShare {
         debug_assert!(units.is_multiple_of(period.into()), "{permits} every {period} µs at {cost} units each");
         let rate = (units / u128::from(period)) as i64;
         let capacity = burst as i64 * cost;
-        Self { rate, cost, burst, capacity, refill: (capacity as u64).div_ceil(rate as u64), paced }
+        // A home that has lent everything has no rate.
+        Self { rate, cost, burst, capacity, refill: (capacity as u64).div_ceil(rate.max(1) as u64), paced }
     }
 }
 

@@ -4,14 +4,53 @@ use std::time::Duration;
 
 use super::{Limiter, Store};
 use crate::error::{Error, ErrorKind};
-use crate::flow::sharded::SharedLimit;
+use crate::flow::sharded::{Shared, SharedLimit, moment};
 use crate::leases::Leases;
 use crate::limit::Limit;
 use crate::named::NamedLimit;
+use crate::plan::{Definition, SET};
 use crate::sync::lock;
 
 /// Needs the feature `redis`.
+impl Shared {
+    pub(super) fn define(&self, name: &str, limit: Limit, revision: u64, leases: Option<&Leases>) -> NamedLimit {
+        NamedLimit::shared(SharedLimit::new(self, name, Definition::new(limit, revision, self.shards), leases))
+    }
+}
+
 impl Limiter {
+    /// As [`define`](Self::define), with a revision: where two processes define the same name differently, in limit or in
+    /// number of shards, the higher revision counts for both, and the other one's [`mismatches`](NamedLimit::mismatches) say so.
+    ///
+    /// `define` has the moment of the call for a revision, in milliseconds since 1970: the last process to start is right. Give
+    /// numbers of your own, for all definitions of the name, if a deployment that is rolled back must not bring its limit along.
+    /// The embedded store has one definition and needs no revision.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// use shardlimit::Limiter;
+    ///
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+    /// let checkout = limiter.define_revision("checkout", "500/s burst 50".parse()?, 7)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`define`](Self::define), and if the revision is 2⁵¹ or more: those are of limits that were set while in use.
+    pub fn define_revision(&self, name: &str, limit: Limit, revision: u64) -> Result<NamedLimit, Error> {
+        if revision >= SET {
+            let message = format!("must be below {SET}, got {revision}");
+            return Err(Error::new(ErrorKind::InvalidSetting, "revision", message));
+        }
+        self.define_as(name, limit, None, || {
+            Ok(match &self.0.store {
+                local @ Store::Local { .. } => local.define(name, limit),
+                Store::Shared(shared) => shared.define(name, limit, revision, None),
+            })
+        })
+    }
+
     /// As [`define`](Limiter::define), for a limit whose permits are taken ahead and spent in process: no call waits for
     /// the store as long as it has some. [`Leases`] tells what that costs in accuracy.
     ///
@@ -31,7 +70,7 @@ impl Limiter {
         self.define_as(name, limit, Some(leases), || {
             Ok(match &self.0.store {
                 local @ Store::Local { .. } => local.define(name, limit),
-                Store::Shared(shared) => NamedLimit::shared(SharedLimit::new(shared, name, stored, Some(&leases))),
+                Store::Shared(shared) => shared.define(name, stored, moment(), Some(&leases)),
             })
         })
     }

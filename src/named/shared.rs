@@ -3,6 +3,7 @@
 use super::{NamedLimit, On};
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
+use crate::limit::{Carry, Limit};
 use crate::plan::Plan;
 
 impl NamedLimit {
@@ -23,11 +24,107 @@ impl NamedLimit {
     /// ```
     pub async fn plan(&self, key: impl AsRef<[u8]>) -> Result<Plan, Error> {
         match &self.0 {
-            On::Local(_) => {
-                let message = "the embedded store splits no limit; a plan needs a limiter built with `redis`";
-                Err(Error::new(ErrorKind::Refused, "store", message))
-            }
+            On::Local(_) => Err(needs_redis("the embedded store splits no limit; a plan")),
             On::Shared(limit) => limit.plan(&limit.entry(check_key(key.as_ref())?)).await,
         }
     }
+
+    /// Sets the limit of all keys that have none of their own, while they are in use, and says which one is in force: this one,
+    /// unless another process set a later one meanwhile.
+    ///
+    /// It is in force for a key with its next call here, and at other processes that use this name within a second. It outranks
+    /// every definition, also by processes that start later, as long as any process uses the name and for a day after that. Keys
+    /// whose limit was set by [`set_limit_of`](Self::set_limit_of) keep it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the embedded store; and what the store answers.
+    ///
+    /// # Cancel safety
+    /// It goes on, whether it is dropped or not.
+    ///
+    /// ```no_run
+    /// # async fn run(checkout: shardlimit::NamedLimit) -> Result<(), shardlimit::Error> {
+    /// use shardlimit::Carry;
+    ///
+    /// checkout.set_limit("5000/s burst 500".parse()?, Carry::Keep).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn set_limit(&self, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        match &self.0 {
+            On::Local(_) => Err(needs_redis("a limit that changes while it is used")),
+            On::Shared(shared) => shared.set_all(limit, carry).await,
+        }
+    }
+
+    /// Sets the limit of one key while it is in use, and says which one is in force: this one, unless another process set a
+    /// later one meanwhile.
+    ///
+    /// When it returns, every process goes by it with its next call to each shard. It outranks every definition of the name, and
+    /// what [`set_limit`](Self::set_limit) sets, until the key was not used for a day. A master that can't be reached keeps its
+    /// share of the old limit meanwhile, and the new limit is that much smaller elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the
+    /// embedded store; and what the store answers. After an error it may be in force, or come into force with a later call.
+    ///
+    /// # Cancel safety
+    /// It goes on, whether it is dropped or not.
+    ///
+    /// ```no_run
+    /// # async fn run(checkout: shardlimit::NamedLimit) -> Result<(), shardlimit::Error> {
+    /// use shardlimit::Carry;
+    ///
+    /// checkout.set_limit_of("item:42", "5000/s burst 500".parse()?, Carry::Proportional).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn set_limit_of(&self, key: impl AsRef<[u8]>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        match &self.0 {
+            On::Local(_) => Err(needs_redis("a limit that changes while it is used")),
+            On::Shared(shared) => shared.set(&shared.entry(check_key(key.as_ref())?), limit, carry).await,
+        }
+    }
+
+    /// The limit of a key that is in force, whoever defined or set it; on the embedded store, the one that was defined.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), and what the store answers.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    ///
+    /// ```no_run
+    /// # async fn run(checkout: shardlimit::NamedLimit) -> Result<(), shardlimit::Error> {
+    /// println!("{} in force", checkout.limit_of("item:42").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn limit_of(&self, key: impl AsRef<[u8]>) -> Result<Limit, Error> {
+        let key = check_key(key.as_ref())?;
+        match &self.0 {
+            On::Local(definition) => Ok(definition.limit),
+            On::Shared(shared) => shared.in_force(&shared.entry(key)).await,
+        }
+    }
+
+    /// How often this process found a key under another definition than its own, and followed that because it was later. Anything
+    /// but 0 while no deployment is under way means that processes disagree about this limit.
+    ///
+    /// ```
+    /// let limit = shardlimit::Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// assert_eq!(limit.mismatches(), 0); // the embedded store has one definition
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn mismatches(&self) -> u64 {
+        match &self.0 {
+            On::Local(_) => 0,
+            On::Shared(shared) => shared.mismatches(),
+        }
+    }
+}
+
+fn needs_redis(what: &str) -> Error {
+    Error::new(ErrorKind::Refused, "store", format!("{what} needs a limiter built with `redis`"))
 }

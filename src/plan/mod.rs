@@ -2,13 +2,17 @@
 //!
 //! All of it is pure. What comes out is a proposal: the plan in force is what home's ledger says.
 
+mod definition;
 mod planner;
 mod shares;
 #[cfg(test)]
 mod tests;
 mod view;
 
+pub(crate) use definition::{Definition, SET, SET_KEY};
 pub(crate) use planner::plan;
 pub use shares::Shards;
-pub(crate) use shares::{common_cost, shards_for, split};
+#[cfg(test)]
+pub(crate) use shares::common_cost;
+pub(crate) use shares::{cost_of, shards_for, split};
 pub use view::{Plan, PlannedShard, ShardCounts};

@@ -36,6 +36,9 @@ pub enum Shards {
     Exactly(NonZeroU16),
     /// One: home holds the whole limit.
     Off,
+    /// One, as long as that is enough: a key whose home has more to do than a setting allows is split as by
+    /// [`PerMaster`](Shards::PerMaster), and comes home when it has cooled down.
+    Auto,
 }
 
 impl fmt::Display for Shards {
@@ -44,11 +47,12 @@ impl fmt::Display for Shards {
             Self::PerMaster => f.write_str("per-master"),
             Self::Exactly(count) => count.fmt(f),
             Self::Off => f.write_str("off"),
+            Self::Auto => f.write_str("auto"),
         }
     }
 }
 
-/// `per-master`, `off`, or a number from 1 to 16,384.
+/// `per-master`, `off`, `auto`, or a number from 1 to 16,384.
 impl FromStr for Shards {
     type Err = Error;
 
@@ -56,19 +60,20 @@ impl FromStr for Shards {
         match text {
             "per-master" => Ok(Self::PerMaster),
             "off" => Ok(Self::Off),
+            "auto" => Ok(Self::Auto),
             number => match number.parse::<NonZeroU16>() {
                 Ok(count) if count.get() <= Slot::COUNT => Ok(Self::Exactly(count)),
                 _ => Err(Error::new(
                     ErrorKind::InvalidSetting,
                     "shards",
-                    format!("must be per-master, off, or a number from 1 to {}, got {text:?}", Slot::COUNT),
+                    format!("must be per-master, off, auto, or a number from 1 to {}, got {text:?}", Slot::COUNT),
                 )),
             },
         }
     }
 }
 
-/// How many shards a key of this limit gets: at least 1, which means that it is not split.
+/// How many shards a key of this limit gets, if it is split at all: at least 1, which means that it is not.
 pub(crate) fn shards_for(limit: &Limit, wanted: Shards, masters: usize) -> usize {
     use Algorithm::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
     // Not among them: a queue has one line to stand in, and a log is kept small enough for one master.
@@ -76,7 +81,7 @@ pub(crate) fn shards_for(limit: &Limit, wanted: Shards, masters: usize) -> usize
         return 1;
     }
     let most = match wanted {
-        Shards::PerMaster => accurate_shards(limit).min(masters as u64),
+        Shards::PerMaster | Shards::Auto => accurate_shards(limit).min(masters as u64),
         Shards::Exactly(shards) => shards.get().into(),
         Shards::Off => 1,
     };
@@ -104,15 +109,20 @@ fn stays_exact(limit: &Limit, shards: u64) -> bool {
 /// The units that a permit costs in every share of a limit that is split, and in whatever home holds meanwhile: the
 /// fewest of which a microsecond refills whole ones in all of them. Windows count permits.
 pub(crate) fn common_cost(limit: &Limit, shards: usize) -> i64 {
+    let shards = shards.max(1) as u64;
+    let least = limit.permits() / shards;
+    // Some have a permit more where anything is left over.
+    cost_of(limit, [least, least + u64::from(!limit.permits().is_multiple_of(shards))])
+}
+
+/// The fewest units that a permit can cost where each of these parts, so many permits a period, and any sum of them refills
+/// whole ones each microsecond.
+pub(crate) fn cost_of(limit: &Limit, parts: impl IntoIterator<Item = u64>) -> i64 {
     if !Share::counts_units(limit) {
         return 1;
     }
-    let (period, shards) = (limit.period().as_micros() as u64, shards.max(1) as u64);
-    // The largest number of which every share and every sum of shares is a multiple. With a remainder there are two
-    // neighbouring numbers, which have only 1 in common.
-    let even = limit.permits().is_multiple_of(shards);
-    let unit = if even { gcd(limit.permits() / shards, period) } else { 1 };
-    (period / unit) as i64
+    let period = limit.period().as_micros() as u64;
+    (period / parts.into_iter().fold(period, gcd)) as i64
 }
 
 /// The shares of a limit, (permits a period, burst) each: they add up to the limit, and the first ones have what a

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::limit::Limit;
+use crate::plan::Definition;
 
 /// Names one grant, or one version of a ledger. Whoever has the higher stamp came later; the random bits tell apart what
 /// two clients did at the same time.
@@ -17,12 +17,13 @@ impl GrantId {
     pub(crate) const SIZE: usize = 16;
 
     /// The id of a home that never lent anything: the same on every client, so that all of them can create it.
-    pub(crate) fn of_definition(limit: &Limit, revision: u64) -> Self {
+    /// When it was said makes no difference.
+    pub(crate) fn of_definition(definition: &Definition) -> Self {
         // FNV-1a: no library's next release may change it.
-        let text = limit.to_string();
+        let text = definition.limit.to_string();
         let random = text
             .bytes()
-            .chain(revision.to_le_bytes())
+            .chain(definition.shards_code().to_le_bytes())
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         Self { stamp: 0, random }
     }
@@ -57,6 +58,7 @@ impl fmt::Display for GrantId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Shards;
 
     #[test]
     fn bytes_are_read_back() {
@@ -82,10 +84,13 @@ mod tests {
     /// Clients of all releases must create the same home.
     #[test]
     fn the_id_of_a_definition_never_changes() {
-        let limit: Limit = "token-bucket 500000/s burst 50000".parse().unwrap();
-        assert_eq!(GrantId::of_definition(&limit, 3).to_string(), "0000000000000000352ba6a260294188");
-        assert_ne!(GrantId::of_definition(&limit, 3), GrantId::of_definition(&limit, 4));
-        let other: Limit = "token-bucket 500000/s burst 50001".parse().unwrap();
-        assert_ne!(GrantId::of_definition(&limit, 3), GrantId::of_definition(&other, 3));
+        let definition = |limit: &str, revision, shards| Definition::new(limit.parse().unwrap(), revision, shards);
+        let limit = "token-bucket 500000/s burst 50000";
+        let id = GrantId::of_definition(&definition(limit, 3, Shards::PerMaster));
+        assert_eq!(id.to_string(), "00000000000000005375c3abe1ea3743");
+        assert_eq!(GrantId::of_definition(&definition(limit, 4, Shards::PerMaster)), id);
+        assert_ne!(GrantId::of_definition(&definition(limit, 3, Shards::Auto)), id);
+        let other = "token-bucket 500000/s burst 50001";
+        assert_ne!(GrantId::of_definition(&definition(other, 3, Shards::PerMaster)), id);
     }
 }

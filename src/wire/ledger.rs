@@ -1,9 +1,9 @@
 //! The ledger: what home knows of the limit and of the shares it has lent.
 //!
-//! Bytes, little-endian: version (1), limit (2 for its length, then its text), revision (8), shards (2), cost (8), number of
-//! grants (2); for each grant slot (2), id (16), permits (8), burst (8), status (1), not after (8); then for each pending
-//! grant, in the same order, the packed sub-key (4 for its length, then it). A grant script appends the sub-keys of new
-//! grants, so new grants are the last ones.
+//! Bytes, little-endian: version (1), definition, cost (8), what is next (1 and a definition, or 0), number of grants (2); for each grant slot (2), id (16), permits (8), burst (8), cost (8), status (1), not after
+//! (8); then for each pending grant, in the same order, the packed sub-key (4 for its length, then it). A home script appends
+//! the sub-keys of new grants, so new grants are the last ones. A definition: limit (2 for its length, then its text),
+//! revision (8), shards (2), carry (1).
 
 use std::fmt;
 
@@ -11,20 +11,21 @@ use super::packed::is_lent;
 use super::{GrantId, packed};
 use crate::clock::Micros;
 use crate::key::Slot;
-use crate::limit::{Limit, Share};
+use crate::limit::{Carry, Limit, Share};
+use crate::plan::Definition;
 
 const LIVE: u8 = 0;
 const PENDING: u8 = 1;
+const RECALLED: u8 = 2;
 
 /// The definition in force and all that is lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ledger {
-    pub limit: Limit,
-    pub revision: u64,
-    /// How many shards were asked for.
-    pub shards: u16,
-    /// Units that a permit costs in every share; 1 for windows.
+    pub definition: Definition,
+    /// Units that a permit costs at home; 1 for windows.
     pub cost: i64,
+    /// What is to be in force as soon as the shares of the present definition are back.
+    pub next: Option<Definition>,
     pub grants: Vec<Grant>,
 }
 
@@ -37,6 +38,8 @@ pub(crate) struct Grant {
     pub permits: u64,
     /// For windows the same as `permits`.
     pub burst: u64,
+    /// Units that a permit costs there.
+    pub cost: i64,
     pub status: Status,
 }
 
@@ -52,6 +55,8 @@ pub(crate) enum Status {
         /// The packed sub-key to install; empty while the script still has to append it.
         state: Vec<u8>,
     },
+    /// On its way home: no call may use it. It may have been granted under a definition before this one.
+    Recalled,
 }
 
 /// A ledger that can't be read, or whose numbers can't be.
@@ -72,46 +77,61 @@ fn bad(why: impl fmt::Display) -> BadLedger {
 
 impl Ledger {
     /// Of a home that never lent anything.
-    pub(crate) fn new(limit: Limit, revision: u64, shards: u16) -> Self {
-        Self { limit, revision, shards, cost: Share::whole(&limit).cost(), grants: Vec::new() }
+    pub(crate) fn new(definition: Definition) -> Self {
+        let cost = Share::whole(&definition.limit).cost();
+        Self { definition, cost, next: None, grants: Vec::new() }
     }
 
-    /// Permits a period that home keeps.
-    pub(crate) fn home_permits(&self) -> u64 {
-        self.limit.permits() - self.grants.iter().map(|grant| grant.permits).sum::<u64>()
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.definition.limit
     }
 
-    /// The burst that home keeps.
-    pub(crate) fn home_burst(&self) -> u64 {
-        self.limit.burst() - self.grants.iter().map(|grant| grant.burst).sum::<u64>()
+    /// What is, or is about to be, in force.
+    pub(crate) fn wanted(&self) -> &Definition {
+        self.next.as_ref().unwrap_or(&self.definition)
+    }
+
+    /// Permits a period and burst that home keeps. Nothing, while shares of a larger limit before this one are out.
+    pub(crate) fn home_parts(&self) -> (u64, u64) {
+        let lent = |of: fn(&Grant) -> u64| self.grants.iter().map(of).fold(0, u64::saturating_add);
+        let permits = self.limit().permits().saturating_sub(lent(|grant| grant.permits));
+        let burst = self.limit().burst().saturating_sub(lent(|grant| grant.burst));
+        if permits == 0 || burst == 0 { (0, 0) } else { (permits, burst) }
     }
 
     pub(crate) fn home_share(&self) -> Share {
-        Share::part(&self.limit, self.cost, self.home_permits(), self.home_burst())
+        let (permits, burst) = self.home_parts();
+        Share::part(self.limit(), self.cost, permits, burst)
     }
 
+    /// Of a share that is not recalled.
     pub(crate) fn share_of(&self, grant: &Grant) -> Share {
-        Share::part(&self.limit, self.cost, grant.permits, grant.burst)
+        Share::part(self.limit(), grant.cost, grant.permits, grant.burst)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let limit = self.limit.to_string();
         let mut bytes = vec![packed::VERSION];
-        bytes.extend((limit.len() as u16).to_le_bytes());
-        bytes.extend(limit.as_bytes());
-        bytes.extend(self.revision.to_le_bytes());
-        bytes.extend(self.shards.to_le_bytes());
+        put_definition(&mut bytes, &self.definition);
         bytes.extend(self.cost.to_le_bytes());
+        match &self.next {
+            None => bytes.push(0),
+            Some(next) => {
+                bytes.push(1);
+                put_definition(&mut bytes, next);
+            }
+        }
         bytes.extend((self.grants.len() as u16).to_le_bytes());
         for grant in &self.grants {
             let (status, not_after) = match grant.status {
                 Status::Live => (LIVE, 0),
                 Status::Pending { not_after, .. } => (PENDING, not_after),
+                Status::Recalled => (RECALLED, 0),
             };
             bytes.extend(grant.slot.number().to_le_bytes());
             bytes.extend(grant.id.to_bytes());
             bytes.extend(grant.permits.to_le_bytes());
             bytes.extend(grant.burst.to_le_bytes());
+            bytes.extend(grant.cost.to_le_bytes());
             bytes.push(status);
             bytes.extend(not_after.to_le_bytes());
         }
@@ -133,19 +153,24 @@ impl Ledger {
         if version != packed::VERSION {
             return Err(bad(format_args!("version {version}, this client knows {}", packed::VERSION)));
         }
-        let length = input.u16("length of the limit")?;
-        let text = std::str::from_utf8(input.bytes(length.into(), "limit")?).map_err(bad)?;
-        let limit: Limit = text.parse().map_err(bad)?;
-        let (revision, shards) = (input.u64("revision")?, input.u16("shards")?);
+        let definition = input.definition()?;
         let cost = i64::from_le_bytes(input.array("cost")?);
+        let next = match input.array("whether anything is next")? {
+            [0] => None,
+            [1] => Some(input.definition()?),
+            [other] => return Err(bad(format_args!("{other} for what is next"))),
+        };
         let count = input.u16("number of grants")?;
         let mut grants = Vec::new(); // not by `count`, which may be anything
         for _ in 0..count {
             grants.push(input.grant()?);
         }
-        let mut ledger = Self { limit, revision, shards, cost, grants };
+        let mut ledger = Self { definition, cost, next, grants };
         ledger.check()?;
         for index in 0..ledger.grants.len() {
+            if !matches!(ledger.grants[index].status, Status::Pending { .. }) {
+                continue;
+            }
             let share = ledger.share_of(&ledger.grants[index]);
             let Grant { id, status, .. } = &mut ledger.grants[index];
             if let Status::Pending { state, .. } = status {
@@ -162,26 +187,39 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Every share is one that its kernel computes exactly, and no more is lent than there is.
+    /// Every share is one that its kernel computes exactly, and no more is lent than there is: only shares that are on their
+    /// way home may be of a larger limit.
     fn check(&self) -> Result<(), BadLedger> {
-        if !Share::fits(&self.limit, self.cost) {
-            return Err(bad(format_args!("a permit of {} can't cost {} units", self.limit, self.cost)));
-        }
-        let period = self.limit.period().as_micros();
-        let counts_units = Share::counts_units(&self.limit);
-        let (mut permits, mut burst) = (self.limit.permits(), self.limit.burst());
+        let limit = self.limit();
+        let period = limit.period().as_micros();
+        let counts_units = Share::counts_units(limit);
+        let fits = |cost: i64, permits: u64| {
+            // In this order: a cost that does not fit may be anything, also negative.
+            Share::fits(limit, cost) && (!counts_units || (u128::from(permits) * cost as u128).is_multiple_of(period))
+        };
+        let (mut recalled, mut left) = (false, Some((limit.permits(), limit.burst())));
         for grant in &self.grants {
-            let units = u128::from(grant.permits) * self.cost as u128;
-            let exact = if counts_units { units.is_multiple_of(period) } else { grant.permits == grant.burst };
-            if grant.permits == 0 || grant.burst == 0 || !exact {
-                let Grant { id, permits, burst, .. } = grant;
-                return Err(bad(format_args!("grant {id} of {permits} and {burst} is no share of {}", self.limit)));
+            let Grant { id, permits, burst, cost, status, .. } = grant;
+            let exact = match status {
+                Status::Recalled => {
+                    recalled = true;
+                    true
+                }
+                Status::Live | Status::Pending { .. } => {
+                    left = left.and_then(|left| Some((left.0.checked_sub(*permits)?, left.1.checked_sub(*burst)?)));
+                    fits(*cost, *permits) && (counts_units || permits == burst)
+                }
+            };
+            if *permits == 0 || *burst == 0 || !exact {
+                return Err(bad(format_args!("grant {id} of {permits} and {burst} is no share of {limit}")));
             }
-            permits = permits.saturating_sub(grant.permits);
-            burst = burst.saturating_sub(grant.burst);
         }
-        if permits == 0 || burst == 0 {
-            return Err(bad(format_args!("more of {} is lent than there is, or home has nothing left", self.limit)));
+        let (permits, _) = self.home_parts();
+        if left.is_none() || permits == 0 && !recalled {
+            return Err(bad(format_args!("more of {limit} is lent than there is, or home has nothing left")));
+        }
+        if !fits(self.cost, permits) {
+            return Err(bad(format_args!("a permit of {limit} can't cost {} units at home", self.cost)));
         }
         let mut slots: Vec<Slot> = self.grants.iter().map(|grant| grant.slot).collect();
         slots.sort_unstable();
@@ -190,6 +228,34 @@ impl Ledger {
             None => Ok(()),
         }
     }
+}
+
+/// As scripts know it: 0 where the definition stays the same.
+pub(super) fn carry_code(carry: Option<Carry>) -> u8 {
+    match carry {
+        None => 0,
+        Some(Carry::Keep) => 1,
+        Some(Carry::Proportional) => 2,
+        Some(Carry::Reset) => 3,
+    }
+}
+
+fn carry_of(code: u8) -> Result<Carry, BadLedger> {
+    match code {
+        1 => Ok(Carry::Keep),
+        2 => Ok(Carry::Proportional),
+        3 => Ok(Carry::Reset),
+        _ => Err(bad(format_args!("no way {code} to carry anything over"))),
+    }
+}
+
+fn put_definition(bytes: &mut Vec<u8>, definition: &Definition) {
+    let limit = definition.limit.to_string();
+    bytes.extend((limit.len() as u16).to_le_bytes());
+    bytes.extend(limit.as_bytes());
+    bytes.extend(definition.revision.to_le_bytes());
+    bytes.extend(definition.shards_code().to_le_bytes());
+    bytes.push(carry_code(Some(definition.carry)));
 }
 
 /// What is still to be read.
@@ -217,19 +283,32 @@ impl<'a> Input<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
+    fn definition(&mut self) -> Result<Definition, BadLedger> {
+        let length = self.u16("length of the limit")?;
+        let text = std::str::from_utf8(self.bytes(length.into(), "limit")?).map_err(bad)?;
+        let limit: Limit = text.parse().map_err(bad)?;
+        let (revision, code) = (self.u64("revision")?, self.u16("shards")?);
+        let shards =
+            Definition::shards_of(code).ok_or_else(|| bad(format_args!("no such number of shards: {code}")))?;
+        let carry = carry_of(self.array::<1>("carry")?[0])?;
+        Ok(Definition { limit, revision, shards, carry })
+    }
+
     /// A grant whose state is still to be read.
     fn grant(&mut self) -> Result<Grant, BadLedger> {
         let number = self.u16("slot")?;
         let slot = Slot::new(number).ok_or_else(|| bad(format_args!("slot {number} does not exist")))?;
         let id = GrantId::from_bytes(self.bytes(GrantId::SIZE, "grant id")?).ok_or_else(|| bad("no grant id"))?;
         let (permits, burst) = (self.u64("permits")?, self.u64("burst")?);
+        let cost = i64::from_le_bytes(self.array("cost of a grant")?);
         let [status] = self.array("status")?;
         let not_after = self.u64("not after")?;
         let status = match status {
             LIVE if not_after == 0 => Status::Live,
+            RECALLED if not_after == 0 => Status::Recalled,
             PENDING if not_after < 1 << 53 => Status::Pending { not_after, state: Vec::new() },
             _ => return Err(bad(format_args!("grant {id} has status {status} until {not_after}"))),
         };
-        Ok(Grant { slot, id, permits, burst, status })
+        Ok(Grant { slot, id, permits, burst, cost, status })
     }
 }

@@ -19,7 +19,7 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use escrow::{GrantReply, GrantRun, InstallReply, InstallRun};
+pub(crate) use escrow::{CloseReply, CloseRun, HomeReply, HomeRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
 pub(crate) use packed::{Kind, pack};

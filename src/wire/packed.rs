@@ -14,7 +14,9 @@ use crate::limit::Share;
 /// The version of everything on the wire. A script refuses states of any other.
 pub(super) const VERSION: u8 = 1;
 /// Version, kernel, kind, id, where the ledger begins.
-const HEAD: usize = 3 + GrantId::SIZE + 4;
+const LEDGER_AT: usize = 3 + GrantId::SIZE;
+/// And since when runs are counted, how many they are, and how many there were a second before that.
+const HEAD: usize = LEDGER_AT + 4 + 8 + 4 + 4;
 
 /// What a sub-key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(crate) enum Kind {
     /// A share that home lent.
     Lent = 1,
     /// A share that was closed, with what was left of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "scripts and tests know it; no client closes a share yet"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only scripts make one; a client passes its bytes on"))]
     Tombstone = 2,
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn pack(kind: Kind, id: GrantId, share: &Share, state: Option<&State>
     let mut bytes = Vec::with_capacity(HEAD + 44 + ledger.len());
     bytes.extend([VERSION, kernel(share), kind as u8]);
     bytes.extend(id.to_bytes());
-    bytes.extend([0; 4]);
+    bytes.extend([0; HEAD - LEDGER_AT]);
     let mut put = |numbers: &[i64]| numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     match share {
         Share::Bucket(share) => {
@@ -78,7 +80,7 @@ pub(crate) fn pack(kind: Kind, id: GrantId, share: &Share, state: Option<&State>
         }
     }
     let ledger_at = bytes.len() as u32;
-    bytes[HEAD - 4..HEAD].copy_from_slice(&ledger_at.to_le_bytes());
+    bytes[LEDGER_AT..LEDGER_AT + 4].copy_from_slice(&ledger_at.to_le_bytes());
     bytes.extend(ledger);
     bytes
 }
@@ -131,7 +133,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Packed {
         }
         other => panic!("kernel {other}"),
     };
-    let ledger_at = u32::from_le_bytes(bytes[HEAD - 4..HEAD].try_into().unwrap()) as usize;
+    let ledger_at = u32::from_le_bytes(bytes[LEDGER_AT..LEDGER_AT + 4].try_into().unwrap()) as usize;
     assert_eq!(ledger_at, HEAD + end, "the ledger begins behind the state");
     Packed { kind, id, share, state, ledger: bytes[ledger_at..].to_vec() }
 }

@@ -49,6 +49,8 @@ pub(crate) enum Reply {
         /// Home's ledger, where the caller named another id.
         ledger: Option<Vec<u8>>,
         header: Header,
+        /// Runs a second that the shard had to write for.
+        load: u64,
         verdicts: Verdicts,
     },
     /// Nothing there, a tombstone, or lent under another id: nothing was charged.
@@ -87,6 +89,7 @@ impl Reply {
             level: fields.number("level", i64::MIN)?,
             missing: fields.number("missing", 0)?,
         };
+        let load = fields.number("load", 0)? as u64;
         if header.at < header.now {
             return Err(BadReply::new("at", format_args!("{}, before now, {}", header.at, header.now)));
         }
@@ -105,6 +108,6 @@ impl Reply {
             })
         };
         let verdicts = (0..asks).map(verdict).collect::<Result<Verdicts, BadReply>>()?;
-        Ok(Self::Decided { id, ledger, header, verdicts })
+        Ok(Self::Decided { id, ledger, header, load, verdicts })
     }
 }

@@ -10,22 +10,24 @@ pub(crate) enum Script {
     Bucket,
     FixedWindow,
     SlidingWindow,
-    GrantBucket,
-    GrantFixedWindow,
-    GrantSlidingWindow,
+    HomeBucket,
+    HomeFixedWindow,
+    HomeSlidingWindow,
     Install,
+    Close,
 }
 
 impl Script {
     /// In the order of their declaration.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Bucket,
         Self::FixedWindow,
         Self::SlidingWindow,
-        Self::GrantBucket,
-        Self::GrantFixedWindow,
-        Self::GrantSlidingWindow,
+        Self::HomeBucket,
+        Self::HomeFixedWindow,
+        Self::HomeSlidingWindow,
         Self::Install,
+        Self::Close,
     ];
 
     /// What charges a share.
@@ -37,12 +39,12 @@ impl Script {
         }
     }
 
-    /// What gives away a part of it.
-    pub(crate) fn grant(share: &Share) -> Self {
+    /// What writes a ledger to a home that has this share afterwards.
+    pub(crate) fn home(share: &Share) -> Self {
         match share {
-            Share::Bucket(_) => Self::GrantBucket,
-            Share::Fixed(_) => Self::GrantFixedWindow,
-            Share::Sliding(_) => Self::GrantSlidingWindow,
+            Share::Bucket(_) => Self::HomeBucket,
+            Share::Fixed(_) => Self::HomeFixedWindow,
+            Share::Sliding(_) => Self::HomeSlidingWindow,
         }
     }
 
@@ -51,10 +53,11 @@ impl Script {
             Self::Bucket => include_str!("../../lua/bucket.lua"),
             Self::FixedWindow => include_str!("../../lua/fixed_window.lua"),
             Self::SlidingWindow => include_str!("../../lua/sliding_window.lua"),
-            Self::GrantBucket => include_str!("../../lua/grant_bucket.lua"),
-            Self::GrantFixedWindow => include_str!("../../lua/grant_fixed_window.lua"),
-            Self::GrantSlidingWindow => include_str!("../../lua/grant_sliding_window.lua"),
+            Self::HomeBucket => include_str!("../../lua/home_bucket.lua"),
+            Self::HomeFixedWindow => include_str!("../../lua/home_fixed_window.lua"),
+            Self::HomeSlidingWindow => include_str!("../../lua/home_sliding_window.lua"),
             Self::Install => include_str!("../../lua/install.lua"),
+            Self::Close => include_str!("../../lua/close.lua"),
         }
     }
 

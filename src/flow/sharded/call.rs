@@ -47,7 +47,7 @@ impl SharedLimit {
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
-        self.limit.check_permits(permits)?;
+        self.check_permits(permits)?;
         let now = self.clock.now();
         if let Some(decision) = self.at_once(entry, permits, now) {
             return Ok(decision);
@@ -168,7 +168,7 @@ impl SharedLimit {
     ) -> Result<Begun<'a>, Error> {
         let view = entry.load();
         // Home's limit rules, also where it is not the one that was defined here.
-        view.ledger.limit.check_permits(permits)?;
+        view.ledger.limit().check_permits(permits)?;
         let Some(lanes) = candidates(&view, permits) else {
             return Ok(self.shut(entry, &view, permits, now).map_or(Begun::All, Begun::Denied));
         };
@@ -239,7 +239,12 @@ impl SharedLimit {
     /// # Cancel safety
     /// It changes nothing, whenever it is dropped.
     pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
-        let (view, outcomes) = self.on_all(entry, Work::Look).await?;
+        let mut looked = self.on_all(entry, Work::Look).await?;
+        // What is on its way is nowhere to be seen. Where it can't arrive, what is left is what can be seen.
+        if looked.0.is_moving() && self.finish_moves(entry).await.is_ok() {
+            looked = self.on_all(entry, Work::Look).await?;
+        }
+        let (view, outcomes) = looked;
         let exact = view.lanes.len() == 1;
         let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
         for found in &outcomes {

@@ -72,9 +72,11 @@ async fn send(
     refunds.extend_from_slice(&sealed.refunds);
     let sent = limit.clock.now();
     let touch = sealed.make || lane.is_home && entry.view().is_split() && is_due(&lane.touched, sent, TOUCH);
+    let defined = limit.defined();
     let run = Run {
         id: lane.id,
-        home: if lane.is_home { &limit.new_home } else { &[] },
+        // A home that has lent something, or whose limit was set, is not made again without that.
+        home: if lane.is_home && lane.least_ttl == 0 { &defined.new_home } else { &[] },
         least_ttl: lane.least_ttl,
         touch,
         batch: Batch { reset: sealed.reset, refunds: &refunds, debt: sealed.debt, asks: &sealed.asks },
@@ -109,8 +111,8 @@ async fn answered(
     (round, sealed, sent): (&Arc<Round>, Sealed, Micros),
     reply: Reply,
 ) {
-    let (id, ledger, header, verdicts) = match reply {
-        Reply::Decided { id, ledger, header, verdicts } => (id, ledger, header, verdicts),
+    let (id, ledger, header, load, verdicts) = match reply {
+        Reply::Decided { id, ledger, header, load, verdicts } => (id, ledger, header, load, verdicts),
         Reply::Stale { .. } => {
             escrow::gone_stale(limit, entry, lane).await;
             return lane.miss(round, sealed, Miss::Stale);
@@ -130,12 +132,18 @@ async fn answered(
         None => {}
         Some(Ok(ledger)) => {
             share = ledger.home_share();
-            entry.adopt(limit, id, ledger, Word::Sent(sent));
+            if entry.is_later(id, limit.clock.now()) {
+                escrow::home_forgot(limit, entry, (id, ledger)).await;
+            } else {
+                entry.adopt(limit, id, ledger, Word::Sent(sent));
+            }
         }
         // The calls are decided all the same, but by a share that is not known: only what was granted is.
         Some(Err(bad)) => observe::fault(&limit.name, &entry.key, &Fault::Refused(bad.to_string())),
     }
     lane.answered();
+    lane.load.store(load, Ordering::Relaxed);
+    entry.feel(limit);
     if lane.is_home {
         entry.heard(sent, header.now);
     }
@@ -149,7 +157,8 @@ async fn answered(
         facts
     };
     lane.decide(round, sealed, Decided { header, share, id, sent, facts, verdicts });
-    if used || entry.view().is_split() {
+    if used || entry.load().is_split() {
         escrow::look_after(limit, entry);
     }
+    limit.watch_record(sent);
 }

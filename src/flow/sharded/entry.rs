@@ -14,8 +14,8 @@ use crate::decision::{DecidedBy, StoreFacts};
 use crate::kernel::Header;
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::Share;
-use crate::plan::ShardCounts;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::plan::{SET, SET_KEY, ShardCounts, Shards};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Ledger, Status};
 
@@ -25,6 +25,11 @@ const LEAST_LIFE: u64 = 600_000;
 /// Home outlives what it lent by so much and some time-outs: more than the time between two touches, the longest that
 /// one of them may take, and what clocks drift in ten minutes.
 const OUTLIVES: u64 = 10_000;
+
+/// A key has cooled down when its shards have this part of what makes it hot to do.
+const COOL: u64 = 4;
+/// A limit that was set while it was in use lives on for a day after the key's last use.
+const SET_LIFE: u64 = 86_400_000;
 
 pub(crate) struct Entry {
     pub key: Box<[u8]>,
@@ -47,6 +52,10 @@ pub(crate) struct Entry {
     pub(super) escrow: tokio::sync::Mutex<()>,
     /// When that task may next begin, by this process's clock.
     pub(super) next_step: AtomicU64,
+    /// Whether its shards have more to do than one should.
+    hot: AtomicBool,
+    /// The state of the cluster for which the plan was last found to be as it should be.
+    pub(super) planned_for: AtomicU64,
 }
 
 /// What all shards came to at the last answer of any: read by every call that is decided in process.
@@ -120,22 +129,23 @@ impl View {
         self.lanes.iter().map(shut_until).min().unwrap_or(0)
     }
 
-    /// Whether some share is on its way.
-    pub(super) fn is_pending(&self) -> bool {
-        self.ledger.grants.iter().any(|grant| matches!(grant.status, Status::Pending { .. }))
+    /// Whether some share is on its way, or all are to come home for another definition.
+    pub(super) fn is_moving(&self) -> bool {
+        self.ledger.next.is_some() || self.ledger.grants.iter().any(|grant| grant.status != Status::Live)
     }
 }
 
 impl Entry {
     pub(super) fn new(limit: &SharedLimit, key: &[u8], owner: u64) -> Self {
         let home = home_slot(&limit.name, key);
+        let defined = limit.defined();
         let entry = Self {
             key: key.into(),
             owner,
             home,
             view: ArcSwap::from_pointee(View {
-                id: limit.alone,
-                ledger: limit.ledger.clone(),
+                id: defined.alone,
+                ledger: defined.ledger.clone(),
                 since: 0,
                 lanes: Box::default(),
                 least_burst: 0,
@@ -149,8 +159,10 @@ impl Entry {
             purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
+            hot: AtomicBool::new(false),
+            planned_for: AtomicU64::new(0),
         };
-        entry.view.store(Arc::new(entry.view_of(limit, limit.alone, limit.ledger.clone())));
+        entry.view.store(Arc::new(entry.view_of(limit, defined.alone, defined.ledger.clone())));
         entry
     }
 
@@ -249,6 +261,41 @@ impl Entry {
         is_due(&self.asked, now, silence)
     }
 
+    pub(super) fn is_hot(&self) -> bool {
+        self.hot.load(Ordering::Relaxed)
+    }
+
+    /// A shard has said how much it has to do: whether the key is hot follows from what all of them have.
+    pub(super) fn feel(&self, limit: &SharedLimit) {
+        let view = self.view.load();
+        if view.ledger.definition.shards != Shards::Auto {
+            return;
+        }
+        let load: u64 = view.lanes.iter().map(|lane| lane.load.load(Ordering::Relaxed)).sum();
+        let hot = self.is_hot();
+        // In between it stays as it is, so that a key does not come and go.
+        if !hot && load >= limit.hot || hot && load < limit.hot / COOL {
+            self.hot.store(!hot, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether home was heard lately enough that it can't have come to its end by itself.
+    pub(super) fn heard_lately(&self, now: Micros) -> bool {
+        self.silence(now) < LEAST_LIFE * 1_000
+    }
+
+    /// Whether a later ledger than this one is known: then home has forgotten it. Of one that was heard of long ago nobody can
+    /// say that: home may have ended, and begun anew.
+    pub(super) fn is_later(&self, id: GrantId, now: Micros) -> bool {
+        self.view.load().id.stamp > id.stamp && self.heard_lately(now)
+    }
+
+    /// Home is no more: the key is as new.
+    pub(super) fn forget(&self, limit: &SharedLimit, known: GrantId) {
+        let defined = limit.defined();
+        self.adopt(limit, defined.alone, defined.ledger.clone(), Word::InsteadOf(known));
+    }
+
     /// Takes home's word for the plan, unless a later one is known.
     pub(super) fn adopt(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, word: Word) {
         let _one = lock(&self.replacing);
@@ -261,8 +308,29 @@ impl Entry {
             return;
         }
         self.outlook.shut_until.store(0, Ordering::Relaxed);
+        limit.compare(&self.key, &ledger);
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         self.view.store(Arc::new(self.view_of(limit, id, ledger)));
+    }
+
+    /// How long home and the shares that it lent live after their last use, at the least, in ms.
+    pub(super) fn lives(&self, ledger: &Ledger, timeout: Duration) -> (u64, u64) {
+        let is_set = ledger.wanted().revision >= if self.is_record() { SET } else { SET_KEY };
+        let set = if is_set { SET_LIFE } else { 0 };
+        if ledger.grants.is_empty() && ledger.next.is_none() {
+            return (set, LEAST_LIFE);
+        }
+        let lent = ledger.grants.iter().filter(|grant| grant.status != Status::Recalled);
+        let longest = lent.map(|grant| refill(&ledger.share_of(grant))).max().unwrap_or(0);
+        let longest = longest.max(refill(&ledger.home_share())) / 1_000;
+        // Twice a refill: a debt may be as large as a full bucket.
+        let lent = LEAST_LIFE.max(2 * longest + 1_000);
+        (set.max(lent + OUTLIVES + 4 * timeout.as_millis() as u64), lent)
+    }
+
+    /// The key that nobody can ask for: its home records what was set for all keys of the limit.
+    pub(super) fn is_record(&self) -> bool {
+        self.key.is_empty()
     }
 
     fn view_of(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger) -> View {
@@ -270,7 +338,7 @@ impl Entry {
         let kept = |slot: Slot, id: GrantId| {
             known.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
         };
-        let (home_life, lent_life) = lives(&ledger, limit.timeout);
+        let (home_life, lent_life) = self.lives(&ledger, limit.timeout);
         let mut counts = known.counts.to_vec();
         let mut lane = |slot, id, share, parts, is_home, life| {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, &self.key);
@@ -281,8 +349,7 @@ impl Entry {
             });
             Arc::new(Lane::new(slot, sub_key, id, share, parts, is_home, life, counts))
         };
-        let home_parts = (ledger.home_permits(), ledger.home_burst());
-        let mut lanes = vec![lane(self.home, id, ledger.home_share(), home_parts, true, home_life)];
+        let mut lanes = vec![lane(self.home, id, ledger.home_share(), ledger.home_parts(), true, home_life)];
         for grant in ledger.grants.iter().filter(|grant| grant.status == Status::Live) {
             let parts = (grant.permits, grant.burst);
             lanes.push(
@@ -293,18 +360,6 @@ impl Entry {
         let least_burst = lanes.iter().map(|lane| lane.burst).min().unwrap_or(0);
         View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), least_burst, counts: counts.into() }
     }
-}
-
-/// How long home and the shares that it lent live after their last use, at the least, in ms.
-pub(super) fn lives(ledger: &Ledger, timeout: Duration) -> (u64, u64) {
-    if ledger.grants.is_empty() {
-        return (0, 0);
-    }
-    let longest = ledger.grants.iter().map(|grant| refill(&ledger.share_of(grant))).max().unwrap_or(0);
-    let longest = longest.max(refill(&ledger.home_share())) / 1_000;
-    // Twice a refill: a debt may be as large as a full bucket.
-    let lent = LEAST_LIFE.max(2 * longest + 1_000);
-    (lent + OUTLIVES + 4 * timeout.as_millis() as u64, lent)
 }
 
 /// How long until a share is as new, at the most.

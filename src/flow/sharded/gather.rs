@@ -84,7 +84,7 @@ impl View {
     fn brings_in(&self, lacking: u64, now: Micros) -> Micros {
         let time = match self.home().share {
             Share::Bucket(_) => {
-                let whole = &self.ledger.limit;
+                let whole = self.ledger.limit();
                 (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
             }
             Share::Fixed(_) => {

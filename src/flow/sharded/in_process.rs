@@ -14,7 +14,7 @@ impl SharedLimit {
     /// None: only the store can tell.
     #[inline]
     pub(crate) fn try_acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
-        self.limit.check_permits(permits)?;
+        self.check_permits(permits)?;
         let now = self.clock.now();
         if let Some(decision) = self.at_once(entry, permits, now) {
             return Ok(Some(decision));

@@ -73,7 +73,7 @@ impl SharedLimit {
 
     /// As [`try_acquire`](Self::try_acquire), for a key that may not be in use.
     pub(crate) fn try_acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Option<Decision>, Error> {
-        self.limit.check_permits(permits)?;
+        self.check_permits(permits)?;
         let shut_until = match self.keys.find(key) {
             Ok(entry) => return self.try_acquire(&entry, permits),
             Err(shut_until) => shut_until,
@@ -88,7 +88,7 @@ impl SharedLimit {
     /// Lets go of an entry. A key that nobody uses any more falls idle.
     pub(super) fn rest(&self, entry: Arc<Entry>) {
         // A plan is worth keeping, also one that is about to be made.
-        if entry.has_something_to_keep() || self.may_split(&entry.load().ledger) {
+        if entry.has_something_to_keep() || self.may_split(&entry, &entry.load().ledger) {
             return;
         }
         let idle =

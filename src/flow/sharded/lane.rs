@@ -43,6 +43,8 @@ pub(crate) struct Lane {
     /// Milliseconds that its state lives at the least.
     pub least_ttl: u64,
     pub ceiling: Ceiling,
+    /// Runs a second that it had to write for, all clients' together, as of its last answer.
+    pub load: AtomicU64,
     /// When its state was last written for the sake of its time to live.
     pub touched: AtomicU64,
     /// Until then, by this process's clock, nobody hops here: the last request failed.
@@ -154,6 +156,7 @@ impl Lane {
             is_home,
             least_ttl,
             ceiling: Ceiling::new(),
+            load: AtomicU64::new(0),
             touched: AtomicU64::new(0),
             sick_until: AtomicU64::new(0),
             counts,

@@ -8,10 +8,11 @@
 //!   most.
 //! * `turn`: which lane is next.
 //! * `purse`, `lease`: permits taken ahead.
-//! * `escrow`: how a plan comes to be.
+//! * `defined`: what the limit is. `escrow`, `moves`: how a key's shares come to lie where they should.
 
 mod call;
 mod ceiling;
+mod defined;
 mod drive;
 mod entry;
 mod escrow;
@@ -22,6 +23,7 @@ mod job;
 mod keys;
 mod lane;
 mod lease;
+mod moves;
 mod plan_view;
 mod purse;
 mod round;
@@ -36,20 +38,22 @@ use std::time::Duration;
 use crate::clock::{Clock, Micros};
 use crate::kernel::Refund;
 use crate::leases::Leases;
-use crate::limit::{Algorithm, Limit, Share};
+use crate::limit::Algorithm;
 use crate::observe;
-use crate::plan::{Shards, shards_for};
+use crate::plan::{Definition, Shards};
 use crate::selector::Selector;
 use crate::store::cluster::Engine;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::wire::{GrantId, Kind, Ledger, pack};
+use crate::sync::atomic::{AtomicU64, AtomicUsize};
+use arc_swap::ArcSwap;
+use defined::Defined;
 use job::Work;
 use keys::Keys;
 use lane::{Drive, Load, Sending, Start};
 use lease::Leasing;
 use round::Seat;
 
+pub(crate) use defined::moment;
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;
 
@@ -68,74 +72,60 @@ pub(crate) struct Shared {
     /// For how long a ceiling counts at the most; zero: not at all.
     pub ceiling: Duration,
     pub max_keys: usize,
+    /// Runs a second from which a key is hot.
+    pub hot: u64,
 }
 
 /// A named limit on a shared store.
 pub(crate) struct SharedLimit {
     pub name: Box<str>,
-    pub limit: Limit,
+    defined: ArcSwap<Defined>,
+    /// The largest burst that a key of it is known to have.
+    largest: AtomicU64,
+    /// How often a key was found under another definition than this process has.
+    mismatches: AtomicU64,
     prefix: Arc<str>,
     engine: Arc<Engine>,
-    shards: Shards,
     selector: Arc<dyn Selector>,
     clock: Clock,
     timeout: Duration,
     ceiling: Micros,
+    /// Runs a second from which a key is hot.
+    hot: u64,
     keys: Keys,
     /// Of a leased limit.
     leasing: Option<Leasing>,
     /// When a denial was last told of, by this process's clock.
     told: AtomicU64,
-    /// The ledger, its id and the packed state of a key that nobody has used yet.
-    ledger: Ledger,
-    alone: GrantId,
-    new_home: Vec<u8>,
+    /// When somebody last looked whether another limit was set for all keys.
+    watched: AtomicU64,
     /// The number of masters for which it was last judged whether to split keys, and the answer in the lowest bit.
     split: AtomicUsize,
 }
 
 impl SharedLimit {
-    pub(crate) fn new(shared: &Shared, name: &str, limit: Limit, leases: Option<&Leases>) -> Self {
-        let Shared { engine, prefix, shards, selector, clock, timeout, ceiling, max_keys } = shared.clone();
-        // Limits have no revisions yet: the first definition of a key stays in force until the key falls idle.
-        let ledger = Ledger::new(limit, 0, 1);
-        let alone = GrantId::of_definition(&limit, 0);
-        let new_home = pack(Kind::Home, alone, &Share::whole(&limit), None, &ledger.encode());
-        let keys = Keys::new(max_keys);
+    pub(crate) fn new(shared: &Shared, name: &str, definition: Definition, leases: Option<&Leases>) -> Self {
+        let Shared { engine, prefix, selector, clock, timeout, ceiling, max_keys, hot, .. } = shared.clone();
+        let limit = definition.limit;
         Self {
             name: name.into(),
-            limit,
+            defined: ArcSwap::from_pointee(Defined::new(definition)),
+            largest: AtomicU64::new(limit.burst()),
+            mismatches: AtomicU64::new(0),
             prefix,
             engine,
-            shards,
             selector,
             clock,
             timeout,
             ceiling: ceiling.as_micros() as Micros,
-            keys,
+            hot,
+            keys: Keys::new(max_keys),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases.filter(|_| limit.algorithm() != Algorithm::PacingQueue).map(Leasing::new),
             told: AtomicU64::new(0),
-            ledger,
-            alone,
-            new_home,
+            watched: AtomicU64::new(0),
             split: AtomicUsize::new(0),
         }
-    }
-
-    /// Whether a key under this ledger is to be split, as far as the topology is known.
-    fn may_split(&self, ledger: &Ledger) -> bool {
-        let masters = self.engine.transport.topology().masters().len();
-        // Remembered for the number of masters: where not every number of shards is exact, it takes a search.
-        let known = self.split.load(Ordering::Relaxed);
-        if ledger.limit == self.limit && known >> 1 == masters {
-            return known & 1 == 1;
-        }
-        let split = masters > 0 && shards_for(&ledger.limit, self.shards, masters) > 1;
-        if ledger.limit == self.limit {
-            self.split.store(masters << 1 | usize::from(split), Ordering::Relaxed);
-        }
-        split
     }
 
     /// Tells of a denial, once in a while.

@@ -3,12 +3,29 @@
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Work};
-use super::{call, escrow};
+use super::{call, moves};
 use crate::error::Error;
 use crate::plan::{Plan, PlannedShard};
 use crate::sync::Arc;
 
 impl SharedLimit {
+    /// Takes the steps that are left of the key's plan.
+    ///
+    /// # Cancel safety
+    /// It goes on, whether it is dropped or not.
+    pub(super) async fn finish_moves(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Error> {
+        let (limit, key) = (Arc::clone(self), Arc::clone(entry));
+        let (done, settled) = tokio::sync::oneshot::channel();
+        // On the limiter's runtime, because it has timers.
+        self.engine.spawn(async move {
+            let _ = done.send(moves::settle(&limit, &key, None, None).await);
+        })?;
+        match settled.await {
+            Ok(settled) => settled.map_err(crate::store::cluster::Fault::into_error),
+            Err(_) => Err(call::error_of(Miss::Stale)),
+        }
+    }
+
     /// The plan in force; it is made if there is none, and brought to its end if somebody left it half done.
     ///
     /// # Cancel safety
@@ -19,16 +36,7 @@ impl SharedLimit {
             Ok(_) | Err(Miss::Stale) => {}
             Err(Miss::Failed(error)) => return Err(error),
         }
-        let (limit, key) = (Arc::clone(self), Arc::clone(entry));
-        let (done, settled) = tokio::sync::oneshot::channel();
-        // On the limiter's runtime, because it has timers.
-        self.engine.spawn(async move {
-            let _ = done.send(escrow::settle(&limit, &key, None).await);
-        })?;
-        match settled.await {
-            Ok(settled) => settled.map_err(crate::store::cluster::Fault::into_error)?,
-            Err(_) => return Err(call::error_of(Miss::Stale)),
-        }
+        self.finish_moves(entry).await?;
         let view = entry.view();
         let topology = self.engine.transport.topology();
         let shards = view.lanes.iter().map(|lane| PlannedShard {
@@ -40,6 +48,6 @@ impl SharedLimit {
             permits: lane.permits,
             burst: lane.burst,
         });
-        Ok(Plan { limit: view.ledger.limit, shards: shards.collect() })
+        Ok(Plan { limit: *view.ledger.limit(), shards: shards.collect() })
     }
 }

@@ -10,10 +10,10 @@
 mod formula;
 mod laws;
 #[cfg(feature = "redis")]
-mod lend;
-#[cfg(feature = "redis")]
 mod oracle;
 mod reference;
+#[cfg(feature = "redis")]
+mod rewrite;
 mod time;
 
 use proptest::prelude::*;

@@ -4,13 +4,14 @@
 //! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
-//! * `watcher`: keeps the topology up to date. `engine`: the runtime that all of this runs on.
+//! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
 
 mod engine;
 mod fault;
 mod node;
 #[cfg(feature = "cluster-async")]
 mod own;
+mod rest;
 mod router;
 mod settings;
 #[cfg(feature = "tls")]

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::fault::{Address, Fault};
+use super::rest::Rest;
 use super::router::Request;
 use crate::key::Slot;
 use crate::observe;
@@ -34,17 +35,39 @@ pub(crate) struct OwnConnection {
     timeout: Duration,
     topology: ArcSwap<Topology>,
     changes: watch::Sender<Arc<Topology>>,
+    rest: Rest,
 }
 
 impl OwnConnection {
     pub(crate) fn new(connection: ClusterConnection, timeout: Duration) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         let changes = watch::Sender::new(Arc::clone(&topology));
-        Self { connection, timeout, topology: ArcSwap::new(topology), changes }
+        Self { connection, timeout, topology: ArcSwap::new(topology), changes, rest: Rest::new() }
     }
 
     pub(super) fn topology(&self) -> Arc<Topology> {
         self.topology.load_full()
+    }
+
+    pub(super) async fn look_again(&self) {
+        if let Ok(topology) = self.look().await {
+            self.adopt(topology);
+        }
+    }
+
+    fn adopt(&self, topology: Topology) {
+        let known = self.topology();
+        if *known != topology && !topology.is_older_than(&known) {
+            observe::topology_changed(&topology);
+            let topology = Arc::new(topology);
+            self.topology.store(Arc::clone(&topology));
+            self.changes.send_replace(topology);
+            self.rest.disturb();
+        }
+    }
+
+    pub(super) fn settled(&self) -> Option<u64> {
+        self.rest.settled()
     }
 
     pub(super) fn watch_topology(&self) -> watch::Receiver<Arc<Topology>> {
@@ -135,13 +158,7 @@ pub(super) async fn watch(own: Weak<OwnConnection>) {
         let seen = present.look().await;
         let wait = match seen {
             Ok(topology) => {
-                let known = present.topology();
-                if *known != topology && !topology.is_older_than(&known) {
-                    observe::topology_changed(&topology);
-                    let topology = Arc::new(topology);
-                    present.topology.store(Arc::clone(&topology));
-                    present.changes.send_replace(topology);
-                }
+                present.adopt(topology);
                 PERIOD
             }
             Err(fault) => {

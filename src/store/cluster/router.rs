@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fault::{Address, Fault};
 use super::node::Node;
+use super::rest::Rest;
 use super::settings::Settings;
 use crate::key::Slot;
 use crate::observe;
@@ -33,6 +34,7 @@ pub(crate) struct Router {
     /// Rung by whoever has reason to doubt the topology.
     pub(super) doubt: Arc<Notify>,
     topology: watch::Sender<Arc<Topology>>,
+    rest: Rest,
     /// How often the watcher has looked, and what it last failed with.
     looked: watch::Sender<Look>,
 }
@@ -86,12 +88,23 @@ impl Router {
             nodes: Mutex::default(),
             doubt: Arc::default(),
             topology: watch::Sender::new(topology),
+            rest: Rest::new(),
             looked: watch::Sender::default(),
         }
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.view.load().topology)
+    }
+
+    pub(super) async fn look_again(&self) {
+        let mut looked = self.looked.subscribe();
+        self.doubt.notify_one();
+        let _ = looked.changed().await;
+    }
+
+    pub(super) fn settled(&self) -> Option<u64> {
+        self.rest.settled()
     }
 
     pub(crate) fn watch_topology(&self) -> watch::Receiver<Arc<Topology>> {
@@ -253,6 +266,7 @@ impl Router {
         let topology = Arc::new(topology);
         self.view.store(Arc::new(View { topology: Arc::clone(&topology), nodes }));
         self.topology.send_replace(topology);
+        self.rest.disturb();
     }
 
     pub(super) fn has_looked(&self, failure: Option<String>) {

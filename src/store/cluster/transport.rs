@@ -50,6 +50,30 @@ impl Transport {
         }
     }
 
+    /// Has the watcher look at the cluster, and waits until it has; not for longer than this.
+    ///
+    /// # Cancel safety
+    /// It looks all the same.
+    pub(crate) async fn look_again(&self, within: Duration) {
+        let look = async {
+            match self {
+                Self::Direct(router) => router.look_again().await,
+                #[cfg(feature = "cluster-async")]
+                Self::Own(connection) => connection.look_again().await,
+            }
+        };
+        let _ = tokio::time::timeout(within, look).await;
+    }
+
+    /// The state of the cluster, once it has come to rest.
+    pub(crate) fn settled(&self) -> Option<u64> {
+        match self {
+            Self::Direct(router) => router.settled(),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => connection.settled(),
+        }
+    }
+
     /// The topology once there is one; without masters if that takes too long.
     ///
     /// # Cancel safety

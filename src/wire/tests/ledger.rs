@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use crate::key::Slot;
-use crate::limit::{Limit, Share};
-use crate::plan::{common_cost, split};
+use crate::limit::{Carry, Limit, Share};
+use crate::plan::{Definition, Shards, common_cost, split};
 use crate::wire::{BadLedger, Grant, GrantId, Kind, Ledger, Status, pack};
 
 fn any_text() -> impl Strategy<Value = String> {
@@ -16,22 +16,41 @@ fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Any ledger with some of its shares lent, some of them pending.
+fn any_definition() -> impl Strategy<Value = Definition> {
+    let shards = prop_oneof![
+        Just(Shards::PerMaster),
+        Just(Shards::Off),
+        Just(Shards::Auto),
+        (2u16..=16_384).prop_map(|count| Shards::Exactly(count.try_into().expect("above zero")))
+    ];
+    let carry = prop_oneof![Just(Carry::Keep), Just(Carry::Proportional), Just(Carry::Reset)];
+    (any_text(), any::<u64>(), shards, carry).prop_map(|(text, revision, shards, carry)| {
+        let limit = text.parse().expect("a limit in range");
+        Definition { limit, revision, shards, carry }
+    })
+}
+
+/// Any ledger with some of its shares lent, some of them pending and some recalled.
 fn any_ledger() -> impl Strategy<Value = Ledger> {
-    let grants = prop::collection::vec((any::<(bool, bool)>(), 0u64..1 << 53, any::<u64>(), 0u64..1 << 53), 0..8);
-    (any_text(), any::<u64>(), grants, 0u16..16_000).prop_map(|(text, revision, grants, slot)| {
-        let limit: Limit = text.parse().expect("a limit in range");
+    let grants = prop::collection::vec((any::<bool>(), 0u8..3, 0u64..1 << 53, any::<u64>(), 0u64..1 << 53), 0..8);
+    let next = prop::option::weighted(0.2, any_definition());
+    (any_definition(), next, grants, 0u16..16_000).prop_map(|(definition, next, grants, slot)| {
+        let limit = definition.limit;
         let shares = split(&limit, grants.len() + 1);
-        let mut ledger = Ledger::new(limit, revision, shares.len() as u16);
+        let mut ledger = Ledger { next, ..Ledger::new(definition) };
         ledger.cost = common_cost(&limit, shares.len());
-        for (number, ((lent, live), stamp, random, not_after)) in (1..).zip(grants) {
+        for (number, (lent, status, stamp, random, not_after)) in (1..).zip(grants) {
             let (permits, burst) = shares[usize::from(number)];
             let id = GrantId { stamp, random };
             let slot = Slot::new(slot + number).expect("in range");
-            let mut grant = Grant { slot, id, permits, burst, status: Status::Live };
-            if !live {
-                let state = pack(Kind::Lent, id, &ledger.share_of(&grant), None, b"");
-                grant.status = Status::Pending { not_after, state };
+            let mut grant = Grant { slot, id, permits, burst, cost: ledger.cost, status: Status::Live };
+            match status {
+                0 => {}
+                1 => grant.status = Status::Recalled,
+                _ => {
+                    let state = pack(Kind::Lent, id, &ledger.share_of(&grant), None, b"");
+                    grant.status = Status::Pending { not_after, state };
+                }
             }
             ledger.grants.extend(lent.then_some(grant));
         }
@@ -41,7 +60,8 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
 
 fn parts(ledger: &Ledger) -> (u64, u64) {
     let sum = |of: fn(&Grant) -> u64| ledger.grants.iter().map(of).sum::<u64>();
-    (ledger.home_permits() + sum(|grant| grant.permits), ledger.home_burst() + sum(|grant| grant.burst))
+    let (permits, burst) = ledger.home_parts();
+    (permits + sum(|grant| grant.permits), burst + sum(|grant| grant.burst))
 }
 
 proptest! {
@@ -89,10 +109,14 @@ proptest! {
             bytes[at] = byte;
         }
         if let Ok(read) = Ledger::decode(&bytes) {
-            prop_assert_eq!(parts(&read), (read.limit.permits(), read.limit.burst()));
-            prop_assert!(read.home_permits() > 0 && read.home_burst() > 0);
             read.home_share();
-            prop_assert!(read.grants.iter().all(|grant| read.share_of(grant).rate() > 0));
+            let (lent, recalled): (Vec<_>, Vec<_>) =
+                read.grants.iter().partition(|grant| grant.status != Status::Recalled);
+            if recalled.is_empty() {
+                prop_assert_eq!(parts(&read), (read.limit().permits(), read.limit().burst()));
+                prop_assert!(read.home_parts().0 > 0 && read.home_parts().1 > 0);
+            }
+            prop_assert!(lent.into_iter().all(|grant| read.share_of(grant).rate() > 0));
             prop_assert_eq!(Ledger::decode(&read.encode()), Ok(read));
         }
     }
@@ -107,15 +131,15 @@ proptest! {
 #[test]
 fn shares_follow_from_the_ledger() {
     let limit: Limit = "token-bucket 100/s burst 60".parse().unwrap();
-    let mut ledger = Ledger::new(limit, 1, 3);
+    let mut ledger = Ledger::new(Definition::new(limit, 1, Shards::PerMaster));
     assert_eq!(ledger.home_share(), Share::whole(&limit));
     ledger.cost = common_cost(&limit, 3);
     let grant = |slot, permits, burst| {
         let id = GrantId { stamp: 1, random: u64::from(slot) };
-        Grant { slot: Slot::new(slot).unwrap(), id, permits, burst, status: Status::Live }
+        Grant { slot: Slot::new(slot).unwrap(), id, permits, burst, cost: 1_000_000, status: Status::Live }
     };
     ledger.grants = vec![grant(1, 33, 20), grant(2, 33, 20)];
-    assert_eq!((ledger.home_permits(), ledger.home_burst()), (34, 20));
+    assert_eq!(ledger.home_parts(), (34, 20));
     let Share::Bucket(home) = ledger.home_share() else { unreachable!() };
     let Share::Bucket(lent) = ledger.share_of(&ledger.grants[0]) else { unreachable!() };
     assert_eq!((home.rate, lent.rate, home.cost, lent.cost), (34, 33, 1_000_000, 1_000_000));
@@ -126,16 +150,17 @@ fn a_refusal_says_what_is_wrong() {
     let limit: Limit = "fixed-window 10/s".parse().unwrap();
     let grant = |slot, permits, burst| {
         let id = GrantId { stamp: 1, random: 2 };
-        Grant { slot: Slot::new(slot).unwrap(), id, permits, burst, status: Status::Live }
+        Grant { slot: Slot::new(slot).unwrap(), id, permits, burst, cost: 1, status: Status::Live }
     };
-    let with = |grants: &[Grant], cost| Ledger { grants: grants.to_vec(), cost, ..Ledger::new(limit, 1, 3) };
+    let ledger = Ledger::new(Definition::new(limit, 1, Shards::PerMaster));
+    let with = |grants: &[Grant], cost| Ledger { grants: grants.to_vec(), cost, ..ledger.clone() };
     let mut version = with(&[], 1).encode();
     version[0] = 9;
     let mut status = with(&[grant(1, 2, 2)], 1).encode();
     let at = status.len() - 9;
     status[at] = 7;
     let mut slot = with(&[grant(1, 2, 2)], 1).encode();
-    let at = slot.len() - 42;
+    let at = slot.len() - 50;
     slot[at] = 0x40;
     let mut foreign = with(&[grant(1, 2, 2)], 1);
     let state = pack(Kind::Lent, GrantId { stamp: 1, random: 3 }, &foreign.share_of(&foreign.grants[0]), None, b"");
@@ -147,10 +172,11 @@ fn a_refusal_says_what_is_wrong() {
         (vec![], "ends within its version"),
         (with(&[grant(1, 2, 2), grant(2, 2, 2), grant(1, 2, 2)], 1).encode(), "slot 1 has two shares"),
         (with(&[grant(1, 5, 5), grant(2, 5, 5)], 1).encode(), "more of fixed-window 10/s is lent than there is"),
+        (with(&[Grant { cost: 2, ..grant(1, 2, 2) }], 1).encode(), "of 2 and 2 is no share"),
         (with(&[grant(1, 2, 3)], 1).encode(), "of 2 and 3 is no share"),
         (with(&[grant(1, 0, 0)], 1).encode(), "of 0 and 0 is no share"),
         (with(&[grant(1, u64::MAX, u64::MAX), grant(2, 2, 2)], 1).encode(), "more of"),
-        (with(&[grant(1, 2, 2)], 2).encode(), "can't cost 2 units"),
+        (with(&[grant(1, 2, 2)], 2).encode(), "can't cost 2 units at home"),
         (foreign.encode(), "a sub-key that is not its own"),
     ] {
         let error: BadLedger = Ledger::decode(&bytes).unwrap_err();

@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::kernel::batch::NEVER;
 use crate::kernel::{Ask, Batch, Header, Refund, Verdict};
-use crate::wire::{BadReply, GrantId, GrantReply, InstallReply, Reply, Run, Verdicts};
+use crate::wire::{BadReply, CloseReply, GrantId, HomeReply, InstallReply, Reply, Run, Verdicts};
 
 const ID: GrantId = GrantId { stamp: 5, random: 6 };
 
@@ -20,15 +20,15 @@ fn decided(numbers: &[i64]) -> Vec<Value> {
 
 #[test]
 fn replies_of_every_kind_are_read() {
-    let numbers = [100, 101, -7, 9, 3, -1, 0, 2, 50, 4];
+    let numbers = [100, 101, -7, 9, 77, 3, -1, 0, 2, 50, 4];
     let header = Header { now: 100, at: 101, level: -7, missing: 9 };
     let verdicts: Verdicts =
         [Verdict { granted: 3, lack: NEVER, line: 0 }, Verdict { granted: 2, lack: 50, line: 4 }].into_iter().collect();
     let mut reply = decided(&numbers);
-    let expected = Reply::Decided { id: ID, ledger: None, header, verdicts: verdicts.clone() };
+    let expected = Reply::Decided { id: ID, ledger: None, header, load: 77, verdicts: verdicts.clone() };
     assert_eq!(Reply::parse(Value::Array(reply.clone()), 2), Ok(expected));
     reply[3] = bytes(b"ledger");
-    let expected = Reply::Decided { id: ID, ledger: Some(b"ledger".to_vec()), header, verdicts };
+    let expected = Reply::Decided { id: ID, ledger: Some(b"ledger".to_vec()), header, load: 77, verdicts };
     assert_eq!(Reply::parse(Value::Array(reply), 2), Ok(expected));
 
     let reply = |status, rest: &[Value]| Value::Array([&[Value::Int(1), Value::Int(status)], rest].concat());
@@ -39,22 +39,28 @@ fn replies_of_every_kind_are_read() {
     let other = Reply::OtherKernel { id: ID, ledger: b"l".to_vec() };
     assert_eq!(Reply::parse(reply(2, &with_ledger), 2), Ok(other));
 
-    let granted = GrantReply::Granted { id: ID, ledger: b"l".to_vec() };
-    assert_eq!(GrantReply::parse(reply(0, &with_ledger)), Ok(granted));
-    let refused = GrantReply::Refused { id: Some(ID), ledger: Some(b"l".to_vec()) };
-    assert_eq!(GrantReply::parse(reply(1, &with_ledger)), Ok(refused.clone()));
-    assert_eq!(GrantReply::parse(reply(2, &with_ledger)), Ok(refused));
-    assert_eq!(GrantReply::parse(reply(1, &nothing)), Ok(GrantReply::Refused { id: None, ledger: None }));
+    let granted = HomeReply::Written { id: ID, ledger: b"l".to_vec() };
+    assert_eq!(HomeReply::parse(reply(0, &with_ledger)), Ok(granted));
+    let refused = HomeReply::Refused { id: Some(ID), ledger: Some(b"l".to_vec()) };
+    assert_eq!(HomeReply::parse(reply(1, &with_ledger)), Ok(refused.clone()));
+    assert_eq!(HomeReply::parse(reply(2, &with_ledger)), Ok(refused));
+    assert_eq!(HomeReply::parse(reply(1, &nothing)), Ok(HomeReply::Refused { id: None, ledger: None }));
 
     let now = [Value::Int(77)];
     assert_eq!(InstallReply::parse(reply(0, &now)), Ok(InstallReply::Installed { now: 77 }));
     assert_eq!(InstallReply::parse(reply(1, &now)), Ok(InstallReply::Newer { now: 77 }));
     assert_eq!(InstallReply::parse(reply(2, &now)), Ok(InstallReply::Late { now: 77 }));
+
+    let (left, nothing) = ([bytes(b"left"), Value::Int(77)], [bytes(b""), Value::Int(77)]);
+    let closed = |tombstone: Option<&[u8]>| Ok(CloseReply::Closed { tombstone: tombstone.map(Into::into), now: 77 });
+    assert_eq!(CloseReply::parse(reply(0, &left)), closed(Some(b"left")));
+    assert_eq!(CloseReply::parse(reply(0, &nothing)), closed(None));
+    assert_eq!(CloseReply::parse(reply(1, &nothing)), Ok(CloseReply::Newer { now: 77 }));
 }
 
 #[test]
 fn a_bad_reply_says_which_field_and_why() {
-    let good = decided(&[1, 1, 1, 1, 1, 1, 1]);
+    let good = decided(&[1, 1, 1, 1, 1, 1, 1, 1]);
     let with = |at: usize, value: Value| {
         let mut reply = good.clone();
         reply[at] = value;
@@ -68,15 +74,16 @@ fn a_bad_reply_says_which_field_and_why() {
         (with(1, Value::Nil), "status is nil"),
         (with(2, bytes(b"short")), "id is a string of 5 bytes"),
         (with(2, bytes(b"")), "id is empty"),
-        (with(3, Value::Array(good.clone())), "ledger is a list of 11"),
+        (with(3, Value::Array(good.clone())), "ledger is a list of 12"),
         (with(4, Value::Int(-1)), "now is -1"),
         (with(5, Value::Int(i64::MAX)), "at is 9223372036854775807"),
         (with(6, Value::Int(i64::MIN)), "level is -9223372036854775808"),
         (with(7, Value::Double(1.5)), "missing is of another type"),
-        (with(8, Value::Int(-1)), "granted is -1"),
-        (with(9, Value::Int(-2)), "lack is -2"),
-        (with(10, Value::Int(-1)), "line is -1"),
-        (Value::Array(good[..10].to_vec()), "the list of verdicts is 2 numbers for 1 asks"),
+        (with(8, Value::Int(-1)), "load is -1"),
+        (with(9, Value::Int(-1)), "granted is -1"),
+        (with(10, Value::Int(-2)), "lack is -2"),
+        (with(11, Value::Int(-1)), "line is -1"),
+        (Value::Array(good[..11].to_vec()), "the list of verdicts is 2 numbers for 1 asks"),
         (Value::Array([&good[..], &[Value::Int(1)]].concat()), "the list of verdicts is 4 numbers for 1 asks"),
     ] {
         let error: BadReply = Reply::parse(value, 1).unwrap_err();
@@ -110,8 +117,9 @@ proptest! {
             if let Ok(Reply::Decided { verdicts, .. }) = Reply::parse(value.clone(), asks) {
                 prop_assert_eq!(verdicts.len(), asks);
             }
-            let _ = GrantReply::parse(value.clone());
-            let _ = InstallReply::parse(value);
+            let _ = HomeReply::parse(value.clone());
+            let _ = InstallReply::parse(value.clone());
+            let _ = CloseReply::parse(value);
         }
     }
 }

@@ -82,7 +82,8 @@ impl Oracle {
         let batch = Batch { reset: step.reset, refunds: &refunds, debt: step.debt, asks: &step.asks };
         let id = if step.knows { ID } else { OTHER_ID };
         let run = Run { id, home: &home, least_ttl: self.ttl, touch: step.touch, batch };
-        let Reply::Decided { id, ledger, header, verdicts } = self.client.acquire(Script::acquire(&share), &run) else {
+        let Reply::Decided { id, ledger, header, verdicts, .. } = self.client.acquire(Script::acquire(&share), &run)
+        else {
             panic!("{share:?} {step:?}: nothing was decided");
         };
         assert_eq!(id, ID);

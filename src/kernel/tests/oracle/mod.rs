@@ -4,10 +4,11 @@
 //! forth and back by anything from a microsecond to several refills.
 //!
 //! * `acquire`: every field of a reply and of the state. `rules`: what is charged, written and told at all.
-//! * `grant`, `install`: the steps by which a share leaves home.
+//! * `home`, `install`, `close`: the steps by which a share leaves home and comes back.
 
 mod acquire;
-mod grant;
+mod close;
+mod home;
 mod install;
 mod rules;
 #[path = "../../../../tests/support/server.rs"]

@@ -1,0 +1,47 @@
+//! Home has forgotten something: a replica took over that had not seen its last ledger, or it was deleted.
+
+use super::steps::Write;
+use super::targets::settle_cost;
+use crate::plan::SET_KEY;
+use crate::wire::{Grant, Ledger, Status};
+
+/// What has to be written at a home that has `found`, or nothing, by a client that knows of a later ledger. None if home has
+/// forgotten nothing that matters.
+///
+/// Shares that home does not know of any more are logged again, and what they may have spent is deducted. Shares that only
+/// home knows of have come home before: they are recalled once more, and their tombstones say what was left.
+pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Write> {
+    let Some(found) = found else {
+        let matters = !known.grants.is_empty() || known.wanted().revision >= SET_KEY;
+        return matters.then(|| write(known.clone(), 0));
+    };
+    let same_limit = known.definition.limit == found.definition.limit;
+    let mut ledger = found.clone();
+    let mut deduct = 0;
+    for grant in &mut ledger.grants {
+        if known.grants.iter().all(|other| other.id != grant.id) {
+            grant.status = Status::Recalled;
+        }
+    }
+    for grant in &known.grants {
+        if ledger.grants.iter().any(|other| other.id == grant.id) {
+            continue;
+        }
+        // An older share in the same slot was replaced by it.
+        ledger.grants.retain(|other| other.slot != grant.slot);
+        // A share of another limit than home's can only come home.
+        let status = if same_limit { grant.status.clone() } else { Status::Recalled };
+        ledger.grants.push(Grant { status, ..grant.clone() });
+        deduct += grant.burst;
+    }
+    if known.wanted().replaces(ledger.wanted()) {
+        ledger.next = Some(*known.wanted());
+    }
+    if ledger == *found { None } else { Some(write(ledger, deduct)) }
+}
+
+fn write(mut ledger: Ledger, deduct: u64) -> Write {
+    let cost = ledger.cost;
+    settle_cost(&mut ledger, Some(cost), &mut Vec::new());
+    Write { ledger, fresh: Vec::new(), carry: None, deduct, back: Vec::new() }
+}

@@ -1,0 +1,199 @@
+//! What a limit is, as this process was told; and what becomes of keys that are defined otherwise.
+
+use std::time::SystemTime;
+
+use super::SharedLimit;
+use super::call::error_of;
+use super::entry::{Entry, View};
+use super::job::{Miss, Work};
+use super::lane::is_due;
+use super::moves::settle;
+use crate::clock::Micros;
+use crate::error::Error;
+use crate::limit::{Carry, Limit, Share};
+use crate::observe;
+use crate::plan::{Definition, SET, SET_KEY, Shards, shards_for};
+use crate::store::cluster::Fault;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::wire::{GrantId, Kind, Ledger, pack};
+
+/// A definition, and a key under it that nobody has used yet.
+pub(super) struct Defined {
+    pub definition: Definition,
+    /// Its ledger and that one's id.
+    pub ledger: Ledger,
+    pub alone: GrantId,
+    /// Its home, packed.
+    pub new_home: Vec<u8>,
+}
+
+impl Defined {
+    pub(super) fn new(definition: Definition) -> Self {
+        let ledger = Ledger::new(definition);
+        let alone = GrantId::of_definition(&definition);
+        let new_home = pack(Kind::Home, alone, &Share::whole(&definition.limit), None, &ledger.encode());
+        Self { definition, ledger, alone, new_home }
+    }
+}
+
+/// How often a process looks whether another limit was set for all keys of a name, while it is used: in µs.
+const WATCH: Micros = 1_000_000;
+/// One look in so many renews the record's time to live, which is a day.
+const RENEW: u32 = 256;
+/// The key that stands for all keys of a limit. No caller can name it.
+const RECORD: &[u8] = b"";
+
+/// Milliseconds since 1970, by this machine's clock: the revision of a definition that says none.
+pub(crate) fn moment() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64).min(SET - 1)
+}
+
+impl SharedLimit {
+    pub(crate) fn limit(&self) -> Limit {
+        self.defined.load().definition.limit
+    }
+
+    pub(super) fn defined(&self) -> Arc<Defined> {
+        self.defined.load_full()
+    }
+
+    /// Refuses what no key could ever be granted, as far as is known.
+    #[inline]
+    pub(super) fn check_permits(&self, permits: u64) -> Result<(), Error> {
+        if permits == 0 || permits > self.largest.load(Ordering::Relaxed) {
+            return self.limit().check_permits(permits);
+        }
+        Ok(())
+    }
+
+    /// Takes note of what a key is defined as.
+    pub(super) fn compare(&self, key: &[u8], ledger: &Ledger) {
+        self.largest.fetch_max(ledger.limit().burst(), Ordering::Relaxed);
+        let mine = &self.defined.load().definition;
+        if !mine.says(ledger.wanted()) && !mine.replaces(ledger.wanted()) {
+            self.mismatches.fetch_add(1, Ordering::Relaxed);
+            observe::mismatch(&self.name, key, &mine.limit, &ledger.wanted().limit);
+        }
+    }
+
+    pub(crate) fn mismatches(&self) -> u64 {
+        self.mismatches.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit of one key, whatever it was defined as. Says what is in force then.
+    ///
+    /// # Cancel safety
+    /// It may be in force or not; if it was begun, the next client that uses the key finishes it.
+    pub(crate) async fn set(self: &Arc<Self>, entry: &Arc<Entry>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        let (of, key) = (Arc::clone(self), Arc::clone(entry));
+        let (done, set) = tokio::sync::oneshot::channel();
+        // A task of its own: it takes several steps, has timers, and should not stop between them.
+        self.engine.spawn(async move {
+            let result = of.set_at_home(&key, limit, carry).await;
+            of.rest(key);
+            let _ = done.send(result);
+        })?;
+        set.await.unwrap_or_else(|_| Err(error_of(Miss::ended())))
+    }
+
+    async fn set_at_home(self: &Arc<Self>, entry: &Arc<Entry>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        if let Err(Miss::Failed(error)) = self.put(entry, entry.view().home(), Work::Make).await {
+            return Err(error);
+        }
+        let present = *entry.load().ledger.wanted();
+        let (class, shards) = if entry.is_record() { (SET, Shards::Off) } else { (SET_KEY, present.shards) };
+        let revision = (present.revision + 1).max(class + moment());
+        let definition = Definition { limit, revision, shards, carry };
+        settle(self, entry, None, Some(definition)).await.map_err(Fault::into_error)?;
+        if entry.is_record() {
+            self.heed(entry);
+        }
+        Ok(entry.load().ledger.wanted().limit)
+    }
+
+    /// Sets the limit of all keys that have none of their own. Here it is in force for each key with its next call, at other
+    /// processes within [`WATCH`].
+    ///
+    /// # Cancel safety
+    /// As [`set`](Self::set).
+    pub(crate) async fn set_all(self: &Arc<Self>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        self.set(&self.entry(RECORD), limit, carry).await
+    }
+
+    /// The limit of a key that is in force, or about to be.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub(crate) async fn in_force(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Limit, Error> {
+        match self.put(entry, entry.view().home(), Work::Look).await {
+            Ok(_) | Err(Miss::Stale) => Ok(entry.load().ledger.wanted().limit),
+            Err(Miss::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Once in a while somebody looks whether another limit was set for all keys.
+    pub(super) fn watch_record(self: &Arc<Self>, now: Micros) {
+        if !is_due(&self.watched, now, WATCH) {
+            return;
+        }
+        let limit = Arc::clone(self);
+        // Without a runtime no call could have come this far.
+        let _ = self.engine.spawn(async move {
+            let entry = limit.entry(RECORD);
+            let is_set = entry.load().ledger.wanted().revision >= SET;
+            // What was set lives on as long as anybody goes by it.
+            let work = if is_set && rand::random_ratio(1, RENEW) { Work::Make } else { Work::Look };
+            if limit.put(&entry, entry.view().home(), work).await.is_ok() {
+                limit.heed(&entry);
+            }
+        });
+    }
+
+    /// Goes by what the record says, if that is later than what this process goes by.
+    fn heed(&self, record: &Entry) {
+        let said = *record.load().ledger.wanted();
+        let mine = self.defined.load().definition;
+        if said.revision >= SET && said.revision > mine.revision {
+            self.split.store(0, Ordering::Relaxed);
+            self.largest.fetch_max(said.limit.burst(), Ordering::Relaxed);
+            self.defined.store(Arc::new(Defined::new(Definition { shards: mine.shards, ..said })));
+        }
+    }
+
+    /// Whether a key under this ledger is to be split, as far as the topology is known.
+    pub(super) fn may_split(&self, entry: &Entry, ledger: &Ledger) -> bool {
+        if entry.is_record() || ledger.definition.shards == Shards::Auto && !entry.is_hot() {
+            return false;
+        }
+        let masters = self.engine.transport.topology().masters().len();
+        // Remembered for the number of masters: where not every number of shards is exact, it takes a search.
+        let known = self.split.load(Ordering::Relaxed);
+        let is_mine = ledger.definition.says(&self.defined.load().definition);
+        if is_mine && known >> 1 == masters {
+            return known & 1 == 1;
+        }
+        let split = masters > 0 && shards_for(ledger.limit(), ledger.definition.shards, masters) > 1;
+        if is_mine {
+            self.split.store(masters << 1 | usize::from(split), Ordering::Relaxed);
+        }
+        split
+    }
+}
+
+impl Entry {
+    /// How many shards a key under this ledger is to have.
+    pub(super) fn shards_wanted(&self, ledger: &Ledger, masters: usize) -> usize {
+        match ledger.definition.shards {
+            _ if self.is_record() => 1,
+            Shards::Auto if !self.is_hot() => 1,
+            shards => shards_for(ledger.limit(), shards, masters),
+        }
+    }
+
+    /// Whether a key that was split because it was hot has cooled down.
+    pub(super) fn may_come_home(&self, view: &View) -> bool {
+        view.ledger.definition.shards == Shards::Auto && !self.is_hot()
+    }
+}
