@@ -43,7 +43,7 @@ async fn what_is_left_of_a_share_comes_home_once() {
         }
         // Two clients at once that want it whole, while the first one goes on.
         let whole = [1, 2].map(|node| define(client_of(&cluster, node).shards(Shards::Off), text, 2));
-        let all = [&whole[..], &[split.clone()]].concat();
+        let all = [&whole[..], std::slice::from_ref(&split)].concat();
         taken += race(&all, text, 2).await;
         assert_eq!(taken, BURST, "{text}");
         let after = until_planned(&split, text, "it is whole again", |plan| plan.shards.len() == 1).await;
