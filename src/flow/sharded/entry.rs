@@ -176,10 +176,11 @@ impl Entry {
         self.view.load()
     }
 
-    /// Whether there is more to keep of it than until when it is shut: a plan, or refunds that wait for its shard.
+    /// Whether there is more to keep of it than until when it is shut: a plan, a limit of its own, or refunds that wait for its
+    /// shard. Who knows of a plan can tell home again what it forgot.
     pub(super) fn has_something_to_keep(&self) -> bool {
         let view = self.view.load();
-        view.is_split() || view.home().has_kept()
+        view.is_split() || view.ledger.wanted().revision >= SET_KEY || view.home().has_kept()
     }
 
     /// Takes over what was kept of it while it was idle.
