@@ -4,6 +4,7 @@
 
 mod acquire;
 mod bench;
+mod check;
 mod clock;
 mod cluster;
 mod demo;
@@ -61,6 +62,7 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
     match command {
         Command::Acquire(options) => output.report(&acquire::run(&options)?),
         Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
+        Command::Check(options) => output.report(&check::run(&options)?),
         Command::Plan(options) => output.report(&plan::run(&options)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),

@@ -7,6 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardlimit::Limit;
 
 use crate::bench::Demand;
+use crate::check::Change;
 use crate::clock::Nanos;
 use crate::redis_url::RedisUrls;
 use crate::store::{Mode, StoreOptions};
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Acquire(AcquireOptions),
     /// Offer calls on one key and measure the decisions
     Bench(BenchOptions),
+    /// Judge what several runs admitted together, also where the limit changed: exit 0 within it, 1 above
+    Check(CheckOptions),
     /// Show which shards a key has and where they lie; makes the plan if there is none
     Plan(PlanOptions),
     /// Watch a hot key under three times its limit, for five seconds
@@ -141,6 +144,22 @@ pub(crate) struct BenchOptions {
     /// count when they are spent, by this machine's clock: across machines, clocks have to be in step
     #[arg(long)]
     pub check: bool,
+    /// Write all admissions to a file, for `shardlimit check`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckOptions {
+    /// What `bench --record` wrote, of each run
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// The limit that was in force at first
+    #[arg(long, allow_hyphen_values = true)]
+    pub limit: Limit,
+    /// The limit was another from then on: when the change began and ended, in microseconds since 1970. Once for each
+    #[arg(long = "change", value_name = "BEGIN-END=LIMIT")]
+    pub changes: Vec<Change>,
 }
 
 /// Which limit. A value may begin with a hyphen, so that a negative rate is refused as a rate, not as an option.

@@ -12,6 +12,7 @@ use crate::output::note;
 use crate::store::{Mode, Store};
 
 pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchReport, Failure> {
+    let record = options.record.clone();
     let job = job(options)?;
     if job.parts > 1 && job.store.is_embedded() {
         note(&format!(
@@ -35,11 +36,15 @@ pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchR
     if let Some(error) = &tally.error {
         note(&format!("the first error was: {error}"));
     }
+    if let Some(path) = record {
+        crate::check::write(&path, &tally.admissions)?;
+    }
     Ok(BenchReport::new(&job, &tally))
 }
 
 fn job(options: BenchOptions) -> Result<Job, Failure> {
-    let BenchOptions { key, limit, store, mode, callers, duration, demand, permits, processes, check } = options;
+    let BenchOptions { key, limit, store, mode, callers, duration, demand, permits, processes, check, record } =
+        options;
     crate::store::check(&limit.name, limit.limit, &key.0, permits)?;
     if processes > callers {
         let message = format!("must be from 1 to the number of callers, {callers}, got {processes}");
@@ -55,7 +60,7 @@ fn job(options: BenchOptions) -> Result<Job, Failure> {
         demand,
         duration,
         sample: None,
-        check,
+        check: check || record.is_some(),
         part: 0,
         parts: processes,
     })

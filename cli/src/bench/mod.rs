@@ -29,6 +29,7 @@ mod timer;
 pub(crate) use command::run;
 pub(crate) use generator::Generator;
 pub(crate) use job::Job;
+pub(crate) use overshoot::{Admission, Worst, worst};
 pub(crate) use part::{PART, run as run_as_part};
 pub(crate) use progress::Progress;
 pub(crate) use schedule::Demand;
