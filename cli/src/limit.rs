@@ -92,7 +92,10 @@ fn key_and_limit(first: OsString, second: Option<OsString>, all: bool) -> Result
         (None, true) => (None, first),
         (Some(_), true) => return Err(Failure::usage("all", "is for all keys: none can be given with it")),
         (None, false) => {
-            return Err(Failure::usage("limit", "is missing; give a key and its new limit, or --all and the new limit"));
+            return Err(Failure::usage(
+                "limit",
+                "is missing; give a key and its new limit, or --all and the new limit",
+            ));
         }
     };
     let text = limit.to_str().ok_or_else(|| Failure::usage("limit", "must be text"))?;
