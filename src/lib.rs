@@ -30,8 +30,8 @@
 //! * [`guide`]: limits, names, keys, receipts, waiting, testing and the cluster, each with an example.
 //! * [`accuracy`]: what each algorithm promises, as a formula, and where it does not hold. [`decisions`]: what was measured,
 //!   and chosen.
-//! * [`architecture`]: the way of a call on a cluster. [`operations`]: servers, permissions, faults, events. [`glossary`]:
-//!   every word.
+//! * [`architecture`]: the way of a call on a cluster. [`agreement`]: how shares move and limits change. [`operations`]: servers,
+//!   permissions, faults, events. [`glossary`]: every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
 //!
 //! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `cluster-async` (a
@@ -50,6 +50,9 @@ pub mod decisions {}
 
 #[doc = include_str!("../docs/architecture.md")]
 pub mod architecture {}
+
+#[doc = include_str!("../docs/agreement.md")]
+pub mod agreement {}
 
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}

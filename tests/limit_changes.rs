@@ -93,7 +93,10 @@ async fn the_limit_of_all_keys_can_be_set() {
     })
     .await;
     assert_eq!(take_all(&clients[0], "own").await, 7);
-    // A client that starts later learns it with its first calls.
+    // A client that starts later knows it as soon as it asks, also for a key that nobody has used.
+    let asks = define(client_of(&cluster, 2), text);
+    assert_eq!(asks.limit_of("nobody's").await.unwrap(), limit("token-bucket 30/day burst 30"));
+    // Or it learns it with its first calls.
     let later = define(client_of(&cluster, 2), text);
     eventually("one that starts later knows", async || {
         let _ = later.acquire("any").await.unwrap();

@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod error;
 mod interrupt;
+mod limit;
 mod node;
 mod options;
 mod output;
@@ -27,7 +28,7 @@ use clap::Parser;
 
 use error::Failure;
 use interrupt::Interrupt;
-use options::{Cli, ClusterCommand, Command};
+use options::{Cli, ClusterCommand, Command, LimitCommand};
 use output::{Exit, Output};
 
 fn main() -> ExitCode {
@@ -64,6 +65,8 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
         Command::Bench(options) => output.report(&bench::run(options, interrupt)?),
         Command::Check(options) => output.report(&check::run(&options)?),
         Command::Plan(options) => output.report(&plan::run(&options)?),
+        Command::Limit(LimitCommand::Get(options)) => output.report(&limit::get(&options)?),
+        Command::Limit(LimitCommand::Set(options)) => output.report(&limit::set(options)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
         Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use shardlimit::Limit;
+use shardlimit::{Carry, Limit};
 
 use crate::bench::Demand;
 use crate::check::Change;
 use crate::clock::Nanos;
 use crate::redis_url::RedisUrls;
-use crate::store::{Mode, StoreOptions};
+use crate::store::{Mode, ShardsOption, StoreOptions};
 use crate::values::{self, Key};
 
 /// Try and measure rate limits, and look after the servers that hold them.
@@ -34,6 +34,9 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Show which shards a key has and where they lie; makes the plan if there is none
     Plan(PlanOptions),
+    /// Show or set the limit of a key while it is in use
+    #[command(subcommand)]
+    Limit(LimitCommand),
     /// Watch a hot key under three times its limit, for five seconds
     Demo,
     /// Start and stop a throw-away Redis Cluster on this machine
@@ -41,6 +44,14 @@ pub(crate) enum Command {
     Cluster(ClusterCommand),
     /// Look whether servers are fit for limits: exit 0 fine, 1 something is wrong, 2 nothing answers
     Doctor(DoctorOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitCommand {
+    /// Show the limit that is in force for a key
+    Get(GetOptions),
+    /// Set the limit of one key, or of all keys that have none of their own
+    Set(SetOptions),
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,6 +122,46 @@ pub(crate) struct PlanOptions {
     pub limit: LimitOptions,
     #[command(flatten)]
     pub store: StoreOptions,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("redis", |redis| redis.required(true)))]
+pub(crate) struct GetOptions {
+    /// The key whose limit to show: 1 to 16,384 bytes, any byte
+    pub key: Key,
+    #[command(flatten)]
+    pub limit: LimitOptions,
+    #[command(flatten)]
+    pub redis: RedisOptions,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("redis", |redis| redis.required(true)))]
+#[command(override_usage = "shardlimit limit set [OPTIONS] --redis <URL[,URL...]> <KEY> <NEW LIMIT>
+       shardlimit limit set [OPTIONS] --redis <URL[,URL...]> --all <NEW LIMIT>")]
+pub(crate) struct SetOptions {
+    /// The key whose limit to set: 1 to 16,384 bytes, any byte. Not with --all
+    #[arg(value_name = "KEY")]
+    pub first: OsString,
+    /// Its new limit, such as "token-bucket 5000/s burst 500"
+    #[arg(value_name = "NEW LIMIT", allow_hyphen_values = true)]
+    pub second: Option<OsString>,
+    /// Set the limit of all keys of the name that have none of their own
+    #[arg(long)]
+    pub all: bool,
+    /// What a key takes along: keep what is available or was used, the same proportion of the new limit, or reset it
+    #[arg(long, value_name = "CARRY", default_value = "keep", allow_hyphen_values = true)]
+    pub carry: Carry,
+    /// The name that the limit stands under
+    #[arg(long, default_value = "default")]
+    pub name: String,
+    /// What others define it as: a key that nobody has used yet begins with it [default: the new limit]
+    #[arg(long, allow_hyphen_values = true)]
+    pub limit: Option<Limit>,
+    #[command(flatten)]
+    pub redis: RedisOptions,
+    #[command(flatten)]
+    pub shards: ShardsOption,
 }
 
 #[derive(Args, Debug)]

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::error::Failure;
 use crate::options::RedisOptions;
+use crate::values;
 
 /// For how long a leased permit may be held.
 pub(crate) const LEASE_TTL: Duration = Duration::from_millis(50);
@@ -51,12 +52,24 @@ impl FromStr for Mode {
 pub(crate) struct StoreOptions {
     #[command(flatten)]
     pub redis: RedisOptions,
-    /// How many shards a key is split into: per-master, off, or a number
-    #[arg(long, value_name = "SHARDS", default_value = "per-master", allow_hyphen_values = true)]
-    pub shards: Shards,
+    #[command(flatten)]
+    pub shards: ShardsOption,
+    /// With `--shards auto`: script runs a second, of all clients together, from which a key is split [default: 5000]
+    #[arg(long, value_name = "RUNS", value_parser = values::hot, allow_hyphen_values = true)]
+    pub hot: Option<u64>,
+    /// The revision of the definition: of two that differ, the higher one counts [default: the moment of the call]
+    #[arg(long, value_name = "N", value_parser = values::revision, allow_hyphen_values = true)]
+    pub revision: Option<u64>,
     /// Which shard a call asks first: round-robin, least-loaded or power-of-two
     #[arg(long, value_name = "SELECTOR", default_value = "round-robin", allow_hyphen_values = true)]
     pub selector: Selector,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ShardsOption {
+    /// How many shards a key is split into: per-master, off, auto (while it is hot), or a number
+    #[arg(long, value_name = "SHARDS", default_value = "per-master", allow_hyphen_values = true)]
+    pub shards: Shards,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,24 +101,42 @@ pub(crate) struct Store {
     /// None: the embedded store. The state is then this process's own, and as new whenever it starts.
     urls: Vec<String>,
     shards: String,
+    /// Without them, the library's own.
+    hot: Option<u64>,
+    revision: Option<u64>,
     selector: Selector,
     mode: Mode,
 }
 
 impl Store {
     pub(crate) fn new(options: &StoreOptions) -> Self {
-        let urls = options.redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
-        Self { urls, shards: options.shards.to_string(), selector: options.selector, mode: Mode::Exact }
+        let StoreOptions { redis, shards, hot, revision, selector } = options;
+        Self { hot: *hot, revision: *revision, selector: *selector, ..Self::on(redis, shards.shards) }
+    }
+
+    /// For a look at what others define, or a change of it: whatever the program itself has to define comes before all of
+    /// theirs, so that it replaces nothing.
+    pub(crate) fn beside_others(redis: &RedisOptions, shards: Shards) -> Self {
+        Self { revision: Some(0), ..Self::on(redis, shards) }
     }
 
     pub(crate) fn embedded() -> Self {
-        let (shards, selector) = (Shards::default().to_string(), Selector::RoundRobin);
-        Self { urls: Vec::new(), shards, selector, mode: Mode::Exact }
+        Self::on(&RedisOptions { redis: None }, Shards::default())
+    }
+
+    fn on(redis: &RedisOptions, shards: Shards) -> Self {
+        let urls = redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
+        let (shards, selector) = (shards.to_string(), Selector::RoundRobin);
+        Self { urls, shards, hot: None, revision: None, selector, mode: Mode::Exact }
     }
 
     /// The same store, used in another mode.
-    pub(crate) fn in_mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
+    pub(crate) fn in_mode(self, mode: Mode) -> Result<Self, Failure> {
+        if mode == Mode::Leased && self.revision.is_some() {
+            let message = "can't be given in leased mode, where it is the moment of the definition";
+            return Err(Failure::usage("revision", message));
+        }
+        Ok(Self { mode, ..self })
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -132,6 +163,9 @@ impl Store {
             return Ok(Limiter::local());
         }
         let mut builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        if let Some(runs) = self.hot {
+            builder = builder.hot(runs);
+        }
         if let Some(runtime) = runtime {
             builder = builder.runtime(runtime.clone());
         }
@@ -149,9 +183,10 @@ impl Store {
 
     /// On a limiter of this store.
     pub(crate) fn define_on(&self, limiter: &Limiter, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
-        Ok(match self.mode {
-            Mode::Exact => limiter.define(name, limit)?,
-            Mode::Leased => limiter.define_leased(name, limit, Leases::default().ttl(LEASE_TTL))?,
+        Ok(match (self.mode, self.revision) {
+            (Mode::Exact, None) => limiter.define(name, limit)?,
+            (Mode::Exact, Some(revision)) => limiter.define_revision(name, limit, revision)?,
+            (Mode::Leased, _) => limiter.define_leased(name, limit, Leases::default().ttl(LEASE_TTL))?,
         })
     }
 }

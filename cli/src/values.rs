@@ -15,6 +15,8 @@ const MOST_PROCESSES: u64 = 256;
 const MOST_MASTERS: u64 = 16;
 const MOST_REPLICAS: u64 = 3;
 const LONGEST_RUN: Nanos = 24 * HOUR;
+/// Revisions from 2⁵¹ on are of limits that were set while in use.
+const HIGHEST_REVISION: u64 = (1 << 51) - 1;
 /// One a nanosecond: no generator comes near, and times stay whole numbers.
 const HIGHEST_DEMAND: u64 = 1_000_000_000;
 
@@ -51,6 +53,14 @@ pub(crate) fn masters(text: &str) -> Result<u64, Failure> {
 
 pub(crate) fn replicas(text: &str) -> Result<u64, Failure> {
     whole("replicas", text, 0..=MOST_REPLICAS)
+}
+
+pub(crate) fn hot(text: &str) -> Result<u64, Failure> {
+    whole("hot", text, 1..=u64::MAX)
+}
+
+pub(crate) fn revision(text: &str) -> Result<u64, Failure> {
+    whole("revision", text, 0..=HIGHEST_REVISION)
 }
 
 /// `5s`, `500ms`, `2min`.

@@ -30,7 +30,7 @@ fn refused(arguments: &[&str], kind: &str, field: &str, accepted: &str) {
 }
 
 fn if_named(arguments: &[&str]) -> &'static str {
-    let commands = ["acquire", "bench", "demo", "cluster", "doctor"];
+    let commands = ["acquire", "bench", "limit", "demo", "cluster", "doctor"];
     if arguments.iter().any(|argument| commands.contains(argument)) { "text" } else { "null" }
 }
 
@@ -114,6 +114,57 @@ fn the_settings_of_a_bench() {
 }
 
 #[test]
+fn the_settings_of_a_store() {
+    let store = |option, value, accepted| {
+        let arguments = ["acquire", "k", "--limit", "5/s", option, value];
+        refused(&arguments, "usage", option.trim_start_matches('-'), accepted);
+        let arguments = ["bench", "--key", "k", "--limit", "5/s", option, value];
+        refused(&arguments, "usage", option.trim_start_matches('-'), accepted);
+    };
+    for hot in ["0", "-1", "many", "1.5"] {
+        store("--hot", hot, "from 1 to");
+    }
+    for revision in ["-1", "2251799813685248", "latest"] {
+        store("--revision", revision, "from 0 to 2251799813685247");
+    }
+    let leased = ["bench", "--key", "k", "--limit", "5/s", "--mode", "leased", "--revision", "1"];
+    refused(&leased, "usage", "revision", "moment of the definition");
+    refused(
+        &["acquire", "k", "--limit", "5/s", "--shards", "some"],
+        "invalid_setting",
+        "shards",
+        "per-master, off, auto",
+    );
+}
+
+#[test]
+fn the_limits_of_keys_in_use() {
+    let set = |arguments: &[&str], kind, field, accepted| {
+        refused(&[&["limit", "set", "--redis", "h:1"], arguments].concat(), kind, field, accepted);
+    };
+    for carry in ["", "all", "Keep", "-1"] {
+        set(&["k", "5/s", "--carry", carry], "invalid_setting", "carry", "keep, proportional or reset");
+    }
+    set(&["k", "-5/s"], "invalid_limit", "rate", "whole number above 0");
+    set(&["k", "5"], "invalid_limit", "rate", "permits/period");
+    set(&["--all", "0/s"], "invalid_limit", "rate", "from 1 to");
+    set(&["k", "5/s", "--limit", "0/s"], "invalid_limit", "rate", "from 1 to");
+    set(&["", "5/s"], "invalid_key", "key", "1 to 16384 bytes");
+    set(&["k", "5/s", "--name", "a:b"], "invalid_name", "name", "colons");
+    set(&["k"], "usage", "limit", "a key and its new limit, or --all");
+    set(&["--all", "k", "5/s"], "usage", "all", "none can be given");
+    set(&["k", "5/s", "more"], "usage", "more", "shardlimit limit set");
+    set(&[], "usage", "key", "<KEY>");
+    refused(&["limit", "set", "k", "5/s"], "usage", "redis", "--redis <URL");
+    refused(&["limit", "set", "--all", "5/s"], "usage", "redis", "--redis <URL");
+    refused(&["limit", "set", "k", "5/s", "--redis", "http://h"], "usage", "redis", "host:port");
+    refused(&["limit", "get", "k", "--limit", "5/s"], "usage", "redis", "--redis <URL");
+    refused(&["limit", "get", "k", "--redis", "h:1"], "usage", "limit", "--limit <LIMIT>");
+    refused(&["limit", "get", "", "--limit", "5/s", "--redis", "h:1"], "invalid_key", "key", "1 to 16384 bytes");
+    refused(&["limit", "raise"], "usage", "command", "known are get, set");
+}
+
+#[test]
 fn the_settings_of_a_cluster() {
     for masters in ["0", "17", "-1", "three", ""] {
         refused(&["cluster", "up", "--masters", masters], "usage", "masters", "from 1 to 16");
@@ -153,14 +204,14 @@ fn no_error_shows_a_password() {
 
 #[test]
 fn arguments_that_no_command_has() {
-    refused(&["frobnicate"], "usage", "command", "acquire, bench, plan, demo, cluster, doctor");
+    refused(&["frobnicate"], "usage", "command", "acquire, bench, plan, limit, demo, cluster, doctor");
     refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
     refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
     refused(
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",
         "burst",
-        "known are --limit, --name, --redis, --shards, --selector, --permits",
+        "known are --limit, --name, --redis, --shards, --hot, --revision, --selector, --permits",
     );
     refused(&["acquire", "k", "--limit", "5/s", "-x"], "usage", "x", "known are --limit");
     refused(&["demo", "--duration", "3s"], "usage", "duration", "known are --json");

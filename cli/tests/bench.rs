@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use support::{assert_adds_up, assert_fields, int, number, run, run_json};
 
-const FIELDS: [(&str, &str); 29] = [
+const FIELDS: [(&str, &str); 31] = [
     ("schema", "int"),
     ("command", "text"),
     ("store", "text"),
@@ -32,6 +32,8 @@ const FIELDS: [(&str, &str); 29] = [
     ("client_cpu_s", "number"),
     ("latency_us", "object"),
     ("shards", "array"),
+    ("mismatches", "int"),
+    ("mismatches_by_process", "array"),
     ("overshoot", "null"),
     ("overshoot_s", "null"),
     ("allowance", "number"),
@@ -85,6 +87,8 @@ fn every_field_has_its_type() {
         ("processes", 1.into()),
         ("demand", 500.0.into()),
         ("errors", 0.into()),
+        ("mismatches", 0.into()),
+        ("mismatches_by_process", vec![0].into()),
         ("allowance", 0.0.into()),
     ] {
         assert_eq!(run[field], value, "{field}");
@@ -165,6 +169,7 @@ fn processes_split_the_demand_exactly() {
         let run = bench(&[&arguments[..], &["--processes", "3", "--demand", "1001/s"]].concat());
         assert_fields(&run, &FIELDS);
         assert_eq!((int(&run, "processes"), int(&run, "callers")), (3, 7));
+        assert_eq!(run["mismatches_by_process"].as_array().unwrap().len(), 3);
         most_offered = most_offered.max(int(&run, "offered"));
         assert!(int(&run, "offered") <= 501, "{run}");
         assert_within(&run, 1, 100, 20, 3);

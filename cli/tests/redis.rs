@@ -25,16 +25,16 @@ fn three_masters() -> (Cluster, String) {
     (cluster, urls)
 }
 
-fn plan(urls: &str, shards: &str) -> Value {
-    let limit = "token-bucket 1000/s burst 301";
-    run_json(0, &["plan", "item:{1}\u{1b}", "--limit", limit, "--redis", urls, "--shards", shards])
+fn plan(urls: &str, shards: &str, revision: &str) -> Value {
+    let limit = ["--limit", "token-bucket 1000/s burst 301", "--shards", shards, "--revision", revision];
+    run_json(0, &[&["plan", "item:{1}\u{1b}", "--redis", urls], &limit[..]].concat())
 }
 
-/// Shards on three masters, whose shares add up; whoever asks later, and however, gets the same plan.
+/// Shards on three masters, whose shares add up; whoever asks later gets the same plan, unless his definition is a later one.
 #[test]
 fn a_plan_is_made_once() {
     let (cluster, urls) = three_masters();
-    let first = plan(&urls, "per-master");
+    let first = plan(&urls, "per-master", "7");
     assert_eq!(first["key"], "item:{1}\\x1b");
     let shards = first["shards"].as_array().unwrap();
     let mut masters = HashSet::new();
@@ -53,8 +53,8 @@ fn a_plan_is_made_once() {
     assert_eq!((shards.len(), masters.len()), (3, 3));
     let sum = |field| shards.iter().map(|shard| int(shard, field)).sum::<u64>();
     assert_eq!((sum("rate"), sum("burst")), (1_000, 301));
-    assert_eq!(plan(&urls, "2")["shards"], first["shards"]);
-    assert_eq!(plan(&urls, "off")["shards"], first["shards"]);
+    assert_eq!(plan(&urls, "2", "6")["shards"], first["shards"]);
+    assert_eq!(plan(&urls, "off", "6")["shards"], first["shards"]);
 }
 
 /// Each process begins with nothing; the limit does not.

@@ -88,9 +88,9 @@ impl Builder {
         self
     }
 
-    /// How many shards a key is split into, unless it is split already. Default: [`Shards::PerMaster`].
+    /// How many shards a key is split into. Default: [`Shards::PerMaster`].
     ///
-    /// The first client that splits a key decides; whoever comes with another number follows.
+    /// It is part of the definition: of clients that say different numbers, the one with the higher revision counts.
     ///
     /// ```
     /// # use shardlimit::{Limiter, Shards};

@@ -51,7 +51,7 @@ fn job(options: BenchOptions) -> Result<Job, Failure> {
         return Err(Failure::usage("processes", message));
     }
     Ok(Job {
-        store: Store::new(&store).in_mode(mode),
+        store: Store::new(&store).in_mode(mode)?,
         key: key.0,
         name: limit.name,
         limit: limit.limit,

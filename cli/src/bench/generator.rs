@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use shardlimit::{Handle, Limiter, ShardCounts};
+use shardlimit::{Handle, Limiter, NamedLimit, ShardCounts};
 use tokio::runtime::Runtime;
 use tokio::task::{LocalSet, spawn_local};
 
@@ -46,6 +46,7 @@ struct Worker {
     runtime: Runtime,
     timer: Timer,
     limiter: Limiter,
+    limit: NamedLimit,
     handle: Handle,
     callers: Vec<u64>,
 }
@@ -113,14 +114,15 @@ impl Worker {
             Timer::new().map_err(|error| no_worker(&error))?
         };
         let limiter = embedded.map_or_else(|| job.store.limiter(Some(runtime.handle())), Ok)?;
-        let handle = job.store.define_on(&limiter, &job.name, job.limit)?.handle(&job.key)?;
+        let limit = job.store.define_on(&limiter, &job.name, job.limit)?;
+        let handle = limit.handle(&job.key)?;
         // A look opens the connections, and charges nothing.
         runtime.block_on(handle.peek())?;
-        Ok(Self { runtime, timer, limiter, handle, callers })
+        Ok(Self { runtime, timer, limiter, limit, handle, callers })
     }
 
     fn run(self, job: &Job, start: Nanos, stopwatch: Stopwatch, interrupt: Interrupt, live: Arc<Live>) -> Tally {
-        let Self { runtime, timer, limiter, handle, callers } = self;
+        let Self { runtime, timer, limiter, limit, handle, callers } = self;
         // One place more than callers: the worker itself waits for the end.
         let pacer = Pacer::new(stopwatch.clone(), timer, callers.len() + 1);
         let desk = Rc::new(Desk {
@@ -163,6 +165,7 @@ impl Worker {
             note(&error.to_string());
         }
         tally.shards = shards(&limiter, &desk.handle);
+        tally.mismatches = BTreeMap::from([(job.part, limit.mismatches())]);
         tally
     }
 }

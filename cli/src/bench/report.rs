@@ -38,6 +38,9 @@ pub(crate) struct BenchReport {
     client_cpu_s: f64,
     latency_us: Latency,
     shards: Vec<Shard>,
+    /// How often the key was found under another, later definition: in all, and by each process.
+    mismatches: u64,
+    mismatches_by_process: Vec<u64>,
     /// Permits above the limit's formula in the worst interval, if that was asked for; negative: so many below it.
     overshoot: Option<f64>,
     /// How long that interval was.
@@ -104,6 +107,8 @@ impl BenchReport {
             client_cpu_s: seconds(tally.processor_time),
             latency_us: Latency { p50, p90, p99, p999, max },
             shards: shards(tally),
+            mismatches: tally.mismatches.values().sum(),
+            mismatches_by_process: mismatches(job, tally),
             overshoot: overshoot.map(|worst| decimals(worst.permits, 3)),
             overshoot_s: overshoot.map(|worst| decimals(worst.micros as f64 / 1e6, 6)),
             allowance: if job.store.leases() { decimals(allowance(&job.limit), 3) } else { 0.0 },
@@ -116,6 +121,11 @@ impl BenchReport {
 /// The embedded store's kernel runs once for each decision that it makes.
 fn store_calls(tally: &Tally) -> u64 {
     tally.decided_by.local + tally.shards.values().map(|shard| shard.runs).sum::<u64>()
+}
+
+/// A process that was stopped before it had anything to tell has seen none.
+fn mismatches(job: &Job, tally: &Tally) -> Vec<u64> {
+    (0..job.parts).map(|part| tally.mismatches.get(&part).copied().unwrap_or(0)).collect()
 }
 
 fn shards(tally: &Tally) -> Vec<Shard> {
@@ -181,6 +191,12 @@ impl Report for BenchReport {
                 let _ = write!(worst, "; leases may lead {:.3} above it", self.allowance);
             }
             text += &facts(style, &[("worst interval", worst)]);
+        }
+        if self.mismatches > 0 {
+            let by: Vec<String> = self.mismatches_by_process.iter().map(|mismatches| count(*mismatches)).collect();
+            let said = "the key is defined otherwise, and that counts; by process";
+            let line = format!("{}: {said} {}", count(self.mismatches), by.join(", "));
+            text += &facts(style, &[("mismatches", style.red(&line))]);
         }
         text.push('\n');
         text += &self.shard_table(style);
@@ -251,6 +267,17 @@ mod tests {
         let tally = Tally { allowed: 2, denied: 3, errors: 4, decided_by, ..Tally::default() };
         let report = BenchReport::new(&example(), &tally);
         assert_eq!((report.decisions, report.store_calls, report.shards[0].calls), (9, 5, 5));
+    }
+
+    #[test]
+    fn mismatches_are_told_by_process_and_in_all() {
+        let job = Job { parts: 3, ..example() };
+        let tally = Tally { mismatches: [(0, 2), (2, 5)].into(), ..Tally::default() };
+        let report = BenchReport::new(&job, &tally);
+        assert_eq!((report.mismatches, &report.mismatches_by_process[..]), (7, &[2, 0, 5][..]));
+        assert!(report.text(Style::plain()).contains("by process 2, 0, 5"), "{}", report.text(Style::plain()));
+        let none = BenchReport::new(&job, &Tally::default());
+        assert!(!none.text(Style::plain()).contains("mismatches"));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Tally {
     /// What the first error said.
     pub error: Option<String>,
     pub decided_by: Deciders,
+    /// By process: how often its limiters found the key under another, later definition.
+    pub mismatches: BTreeMap<u64, u64>,
     #[serde(with = "recorded")]
     pub latency: Histogram<u64>,
     pub samples: Vec<Sample>,
@@ -80,6 +82,7 @@ impl Default for Tally {
             errors: 0,
             error: None,
             decided_by: Deciders::default(),
+            mismatches: BTreeMap::new(),
             latency: Histogram::new_with_bounds(1, LONGEST_LATENCY, 3).expect("the bounds are in order"),
             samples: Vec::new(),
             shards: BTreeMap::new(),
@@ -145,6 +148,9 @@ impl Tally {
         self.errors += other.errors;
         self.error = self.error.take().or_else(|| other.error.clone());
         self.decided_by.merge(other.decided_by);
+        for (part, mismatches) in &other.mismatches {
+            *self.mismatches.entry(*part).or_default() += mismatches;
+        }
         self.latency.add(&other.latency).expect("all have the same bounds");
         if self.samples.len() < other.samples.len() {
             self.samples.resize(other.samples.len(), Sample::default());
@@ -254,5 +260,12 @@ mod tests {
         let mut two = Tally { allowed: 10, elapsed: 4, processor_time: 1, interrupted: true, ..Tally::default() };
         two.merge(&one);
         assert_eq!((two.decisions(), two.elapsed, two.processor_time, two.interrupted), (16, 5, 8, true));
+
+        // Two workers of the first process and one of the second.
+        let of = |part, mismatches| Tally { mismatches: BTreeMap::from([(part, mismatches)]), ..Tally::default() };
+        let mut all = of(0, 1);
+        all.merge(&of(0, 2));
+        all.merge(&of(1, 5));
+        assert_eq!(all.mismatches, BTreeMap::from([(0, 3), (1, 5)]));
     }
 }

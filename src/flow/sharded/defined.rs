@@ -127,6 +127,10 @@ impl SharedLimit {
     /// # Cancel safety
     /// It changes nothing.
     pub(crate) async fn in_force(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Limit, Error> {
+        // A key that nobody has used goes by the record, which a process that has just begun does not know yet.
+        if is_due(&self.watched, self.clock.now(), WATCH) {
+            self.look_at_record().await;
+        }
         match self.put(entry, entry.view().home(), Work::Look).await {
             Ok(_) | Err(Miss::Stale) => Ok(entry.load().ledger.wanted().limit),
             Err(Miss::Failed(error)) => Err(error),
@@ -140,15 +144,17 @@ impl SharedLimit {
         }
         let limit = Arc::clone(self);
         // Without a runtime no call could have come this far.
-        let _ = self.engine.spawn(async move {
-            let entry = limit.entry(RECORD);
-            let is_set = entry.load().ledger.wanted().revision >= SET;
-            // What was set lives on as long as anybody goes by it.
-            let work = if is_set && rand::random_ratio(1, RENEW) { Work::Make } else { Work::Look };
-            if limit.put(&entry, entry.view().home(), work).await.is_ok() {
-                limit.heed(&entry);
-            }
-        });
+        let _ = self.engine.spawn(async move { limit.look_at_record().await });
+    }
+
+    async fn look_at_record(self: &Arc<Self>) {
+        let entry = self.entry(RECORD);
+        let is_set = entry.load().ledger.wanted().revision >= SET;
+        // What was set lives on as long as anybody goes by it.
+        let work = if is_set && rand::random_ratio(1, RENEW) { Work::Make } else { Work::Look };
+        if self.put(&entry, entry.view().home(), work).await.is_ok() {
+            self.heed(&entry);
+        }
     }
 
     /// Goes by what the record says, if that is later than what this process goes by.
