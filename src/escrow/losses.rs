@@ -2,7 +2,7 @@
 
 use super::steps::Write;
 use super::targets::settle_cost;
-use crate::plan::SET_KEY;
+use crate::plan::SET;
 use crate::wire::{Grant, Ledger, Status};
 
 /// What has to be written at a home that has `found`, or nothing, by a client that knows of a later ledger. None if home has
@@ -12,7 +12,7 @@ use crate::wire::{Grant, Ledger, Status};
 /// home knows of have come home before: they are recalled once more, and their tombstones say what was left.
 pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Write> {
     let Some(found) = found else {
-        let matters = !known.grants.is_empty() || known.wanted().revision >= SET_KEY;
+        let matters = !known.grants.is_empty() || known.wanted().revision >= SET;
         return matters.then(|| write(known.clone(), 0));
     };
     let same_limit = known.definition.limit == found.definition.limit;

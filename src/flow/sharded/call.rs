@@ -12,7 +12,7 @@ use super::entry::{Entry, View};
 use super::held::{Asked, Turn};
 use super::job::{Answer, Miss, Outcome, Work};
 use super::lane::Lane;
-use super::{SharedLimit, gather};
+use super::{SharedLimit, escrow, gather};
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, Peek, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
@@ -80,6 +80,9 @@ impl SharedLimit {
         async move {
             if let Some(home) = self.home_to_hear(entry, now) {
                 let _ = self.put(entry, &home, Work::Make).await;
+            }
+            if permits > entry.load().ledger.limit().burst() {
+                Box::pin(escrow::ask_home(self, entry)).await;
             }
             let waker = waker().await;
             let asked = match self.begin(entry, permits, turn, now, waker)? {

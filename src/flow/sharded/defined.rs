@@ -69,12 +69,13 @@ impl SharedLimit {
     }
 
     /// Takes note of what a key is defined as.
-    pub(super) fn compare(&self, key: &[u8], ledger: &Ledger) {
+    pub(super) fn compare(&self, entry: &Entry, ledger: &Ledger) {
         self.largest.fetch_max(ledger.limit().burst(), Ordering::Relaxed);
-        let mine = &self.defined.load().definition;
-        if !mine.says(ledger.wanted()) && !mine.replaces(ledger.wanted()) {
+        let (mine, its) = (&self.defined.load().definition, ledger.wanted());
+        // What was set while in use differs on purpose.
+        if its.revision < SET && !mine.says(its) && !mine.replaces(its) {
             self.mismatches.fetch_add(1, Ordering::Relaxed);
-            observe::mismatch(&self.name, key, &mine.limit, &ledger.wanted().limit);
+            observe::mismatch(&self.name, &entry.key, &mine.limit, &its.limit);
         }
     }
 

@@ -71,12 +71,13 @@ async fn send(
     let mut refunds = unclaimed;
     refunds.extend_from_slice(&sealed.refunds);
     let sent = limit.clock.now();
-    let touch = sealed.make || lane.is_home && entry.view().is_split() && is_due(&lane.touched, sent, TOUCH);
+    // A home that has to live for longer than its state needs.
+    let touch = sealed.make || lane.is_home && lane.least_ttl > 0 && is_due(&lane.touched, sent, TOUCH);
     let defined = limit.defined();
     let run = Run {
         id: lane.id,
-        // A home that has lent something, or whose limit was set, is not made again without that.
-        home: if lane.is_home && lane.least_ttl == 0 { &defined.new_home } else { &[] },
+        // A home of which more is known than its definition is not made again without that.
+        home: if lane.is_home && lane.id == defined.alone { &defined.new_home } else { &[] },
         least_ttl: lane.least_ttl,
         touch,
         batch: Batch { reset: sealed.reset, refunds: &refunds, debt: sealed.debt, asks: &sealed.asks },
@@ -157,8 +158,6 @@ async fn answered(
         facts
     };
     lane.decide(round, sealed, Decided { header, share, id, sent, facts, verdicts });
-    if used || entry.load().is_split() {
-        escrow::look_after(limit, entry);
-    }
+    escrow::look_after(limit, entry, used);
     limit.watch_record(sent);
 }

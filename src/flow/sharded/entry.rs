@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::SharedLimit;
 use super::job::{free, reset_after};
-use super::lane::{Counts, Lane, is_due};
+use super::lane::{Counts, Lane, UNKNOWN, is_due};
 use super::purse::Purse;
 use super::turn::Turns;
 use crate::clock::Micros;
@@ -272,10 +272,13 @@ impl Entry {
         if view.ledger.definition.shards != Shards::Auto {
             return;
         }
-        let load: u64 = view.lanes.iter().map(|lane| lane.load.load(Ordering::Relaxed)).sum();
+        let loads = || view.lanes.iter().map(|lane| lane.load.load(Ordering::Relaxed));
+        let load: u64 = loads().filter(|load| *load != UNKNOWN).sum();
         let hot = self.is_hot();
-        // In between it stays as it is, so that a key does not come and go.
-        if !hot && load >= limit.hot || hot && load < limit.hot / COOL {
+        // In between it stays as it is, so that a key does not come and go. Only who has heard of all shards can say that all
+        // of them have little to do.
+        let has_cooled = || load < limit.hot / COOL && loads().all(|load| load != UNKNOWN);
+        if !hot && load >= limit.hot || hot && has_cooled() {
             self.hot.store(!hot, Ordering::Relaxed);
         }
     }
@@ -309,7 +312,11 @@ impl Entry {
             return;
         }
         self.outlook.shut_until.store(0, Ordering::Relaxed);
-        limit.compare(&self.key, &ledger);
+        limit.compare(self, &ledger);
+        // Whoever split it found it hot, and whoever brought it home found it cool.
+        if ledger.definition.shards == Shards::Auto && known.ledger.grants.is_empty() != ledger.grants.is_empty() {
+            self.hot.store(!ledger.grants.is_empty(), Ordering::Relaxed);
+        }
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         self.view.store(Arc::new(self.view_of(limit, id, ledger)));
     }

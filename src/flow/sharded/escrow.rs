@@ -30,7 +30,8 @@ enum Errand {
 }
 
 impl SharedLimit {
-    fn errand(&self, entry: &Entry, view: &View) -> Option<Errand> {
+    /// A key that nobody has taken anything from is not split.
+    fn errand(&self, entry: &Entry, view: &View, used: bool) -> Option<Errand> {
         let ledger = &view.ledger;
         if self.defined().definition.replaces(ledger.wanted()) {
             return Some(Errand::Now);
@@ -39,7 +40,7 @@ impl SharedLimit {
             return Some(Errand::Finish);
         }
         if !view.is_split() {
-            return self.may_split(entry, ledger).then_some(Errand::Now);
+            return (used && self.may_split(entry, ledger)).then_some(Errand::Now);
         }
         let settled = self.engine.transport.settled()?;
         (entry.planned_for.load(Ordering::Relaxed) != settled || entry.may_come_home(view)).then_some(Errand::Follow)
@@ -47,8 +48,8 @@ impl SharedLimit {
 }
 
 /// Whether there is something to do for the key's plan; if so, a task does it.
-pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) {
-    let Some(errand) = limit.errand(entry, &entry.load()) else { return };
+pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, used: bool) {
+    let Some(errand) = limit.errand(entry, &entry.load(), used) else { return };
     if !is_due(&entry.next_step, limit.clock.now(), PAUSE) {
         return;
     }

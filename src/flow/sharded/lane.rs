@@ -29,6 +29,9 @@ const MOST_KEPT: usize = 10_000;
 /// How long a shard whose last request failed is not hopped to: a connection is tried again at least that often.
 const SICK: Micros = 1_000_000;
 
+/// The load of a shard that has not said what it is.
+pub(super) const UNKNOWN: u64 = u64::MAX;
+
 /// One shard as this process uses it.
 pub(crate) struct Lane {
     pub slot: Slot,
@@ -43,7 +46,7 @@ pub(crate) struct Lane {
     /// Milliseconds that its state lives at the least.
     pub least_ttl: u64,
     pub ceiling: Ceiling,
-    /// Runs a second that it had to write for, all clients' together, as of its last answer.
+    /// Runs a second that it had to write for, all clients' together, as of its last answer; [`UNKNOWN`] before the first.
     pub load: AtomicU64,
     /// When its state was last written for the sake of its time to live.
     pub touched: AtomicU64,
@@ -156,7 +159,7 @@ impl Lane {
             is_home,
             least_ttl,
             ceiling: Ceiling::new(),
-            load: AtomicU64::new(0),
+            load: AtomicU64::new(UNKNOWN),
             touched: AtomicU64::new(0),
             sick_until: AtomicU64::new(0),
             counts,

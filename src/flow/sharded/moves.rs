@@ -79,6 +79,11 @@ async fn take_steps(
             }
             Step::Write(write) => {
                 let fresh = fresh(limit, entry, &view, &write, &mut heard).await;
+                let same = Ledger { cost: view.ledger.cost, ..write.ledger.clone() } == view.ledger;
+                // All that is left to do is to lend to shards that can't be reached.
+                if fresh.is_empty() && same && write.back.is_empty() {
+                    break;
+                }
                 send(limit, entry, Some(view.id), write, fresh).await?;
                 heard.reports.retain(|_, report| *report == Report::Unreachable);
             }
