@@ -19,8 +19,8 @@ pub(crate) struct CheckReport {
     overshoot: Option<f64>,
     /// Length of that interval.
     overshoot_s: Option<f64>,
-    /// How long after it began each change's new rate was reached, in milliseconds.
-    reached_ms: Vec<f64>,
+    /// How long after it began each change's new rate was reached, in milliseconds; null if it was not.
+    reached_ms: Vec<Option<f64>>,
 }
 
 pub(crate) fn run(options: &CheckOptions) -> Result<CheckReport, Failure> {
@@ -32,11 +32,11 @@ pub(crate) fn run(options: &CheckOptions) -> Result<CheckReport, Failure> {
     let admitted = admissions.iter().map(|admission| admission.permits).sum();
     let end = admissions.last().map_or(0, |admission| admission.at);
     let ends = options.changes.iter().skip(1).map(|change| change.begin).chain([end]);
-    let reached_ms: Vec<f64> = options
+    let reached_ms: Vec<Option<f64>> = options
         .changes
         .iter()
         .zip(ends)
-        .map(|(change, until)| reached(&admissions, change, until) as f64 / 1_000.0)
+        .map(|(change, until)| Some(reached(&admissions, change, until)? as f64 / 1_000.0))
         .collect();
     let worst = if options.changes.is_empty() {
         worst(&options.limit, admissions)
@@ -64,7 +64,10 @@ impl Report for CheckReport {
         };
         let mut rows =
             vec![("limit", self.limit.clone()), ("admitted", count(self.admitted)), ("worst interval", worst)];
-        rows.extend(self.reached_ms.iter().map(|reached| ("new rate reached", format!("after {reached} ms"))));
+        rows.extend(self.reached_ms.iter().map(|reached| {
+            let reached = reached.map_or_else(|| "never".into(), |reached| format!("after {reached} ms"));
+            ("new rate reached", reached)
+        }));
         facts(style, &rows)
     }
 

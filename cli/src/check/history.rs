@@ -103,13 +103,16 @@ impl History {
     }
 }
 
-/// How long after a change began the rate of admissions was off by more than this part of the new limit's, in any stretch
-/// of 50 ms, until the next change or the end: in microseconds.
+/// A stretch of time has the new rate if it is off by this part of it at the most.
 const OFF: f64 = 0.15;
+/// The length of a stretch, in microseconds.
 const STRETCH: u64 = 50_000;
+/// So many of them in a row have to have it. Later ones may be off again: a busy machine has stalls of its own.
+const IN_A_ROW: usize = 4;
 
-/// When the new rate was reached. It says something only if there was demand for it all the time.
-pub(super) fn reached(admissions: &[Admission], change: &Change, until: u64) -> u64 {
+/// How long after a change began its new rate was reached, in microseconds; none if it was not until `until`. It says
+/// something only if there was demand for it all the time.
+pub(super) fn reached(admissions: &[Admission], change: &Change, until: u64) -> Option<u64> {
     let expected = change.limit.permits() as f64 * STRETCH as f64 / change.limit.period().as_micros() as f64;
     let count = (until.saturating_sub(change.begin) / STRETCH) as usize;
     let mut stretches = vec![0_u64; count];
@@ -118,16 +121,9 @@ pub(super) fn reached(admissions: &[Admission], change: &Change, until: u64) -> 
             *stretch += admission.permits;
         }
     }
-    let is_off = |admitted: &u64| (*admitted as f64 - expected).abs() > OFF * expected;
-    // The first stretch from which on all but one in twenty are as they should be: a busy machine has stalls of its own.
-    let mut late = stretches.len() / 20;
-    let last = stretches.iter().rposition(|admitted| {
-        let off = is_off(admitted);
-        let counts = off && late == 0;
-        late -= usize::from(off && late > 0);
-        counts
-    });
-    last.map_or(0, |last| (last as u64 + 1) * STRETCH)
+    let has_it = |admitted: &u64| (*admitted as f64 - expected).abs() <= OFF * expected;
+    let first = stretches.windows(IN_A_ROW).position(|row| row.iter().all(has_it))?;
+    Some(first as u64 * STRETCH)
 }
 
 #[cfg(test)]
@@ -160,14 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_reached_after_the_last_stretch_that_was_off() {
+    fn a_rate_is_reached_when_it_stays() {
         let change: Change = "0-0=token-bucket 100/s burst 5".parse().unwrap();
-        let steady = |from: u64| (from..20).map(|stretch| (stretch * STRETCH, 5));
-        let of: Vec<_> = [(0, 50), (STRETCH, 20)].into_iter().chain(steady(2)).collect();
-        assert_eq!(reached(&admissions(&of), &change, 1_000_000), STRETCH, "one in twenty may be off");
-        let of: Vec<_> = [(0, 50), (STRETCH, 20), (2 * STRETCH, 9)].into_iter().chain(steady(3)).collect();
-        assert_eq!(reached(&admissions(&of), &change, 1_000_000), 2 * STRETCH);
-        assert_eq!(reached(&admissions(&steady(0).collect::<Vec<_>>()), &change, 1_000_000), 0);
+        let reached = |first: &[u64]| {
+            let steady = (first.len() as u64..20).map(|_| 5);
+            let of: Vec<_> = (0..).map(|stretch| stretch * STRETCH).zip(first.iter().copied().chain(steady)).collect();
+            reached(&admissions(&of), &change, 1_000_000)
+        };
+        assert_eq!(reached(&[]), Some(0));
+        assert_eq!(reached(&[50, 20]), Some(2 * STRETCH));
+        assert_eq!(reached(&[50, 5, 5, 9]), Some(4 * STRETCH), "two are no row");
+        assert_eq!(reached(&[50; 18]), None);
     }
 
     #[test]
