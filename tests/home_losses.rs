@@ -98,13 +98,13 @@ async fn shares_that_came_home_come_home_again() {
 async fn a_limit_that_home_forgot_is_set_again() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     let text = "token-bucket 300/day burst 300";
-    for shards in [Shards::PerMaster, Shards::Off] {
-        let key = shards.to_string();
+    let new = ["token-bucket 30/day burst 30", "sliding-window 30/365days"];
+    for (shards, new) in [(Shards::PerMaster, new[0]), (Shards::Off, new[0]), (Shards::PerMaster, new[1])] {
+        let (key, new) = (format!("{shards} {new}"), new.parse().unwrap());
         let client = define(&cluster, 0, shards, text, 1);
         let plan = client.plan(&key).await.unwrap();
         let before = save(&cluster, &plan);
-        let new = "token-bucket 30/day burst 30".parse().unwrap();
-        client.set_limit_of(&key, new, Carry::Keep).await.unwrap();
+        client.set_limit_of(&key, new, Carry::Reset).await.unwrap();
         restore(&cluster, &plan, &before);
         eventually("it is in force again", async || {
             let _ = client.acquire(&key).await.unwrap();
@@ -122,4 +122,23 @@ async fn a_limit_that_home_forgot_is_set_again() {
         })
         .await;
     }
+}
+
+/// A key whose limit was set for all keys had come to its end while nobody used it, and began again with nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_came_to_its_end_is_as_new() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let client = define(&cluster, 0, Shards::Off, "fixed-window 300/365days", 1);
+    let hot = client.handle("hot").unwrap();
+    assert!(hot.acquire().await.unwrap().is_allowed());
+    let new = "fixed-window 30/365days".parse().unwrap();
+    client.set_limit(new, Carry::Keep).await.unwrap();
+    eventually("the key has it", async || {
+        let _ = hot.acquire().await.unwrap();
+        client.limit_of("hot").await.unwrap() == new
+    })
+    .await;
+    let plan = client.plan("hot").await.unwrap();
+    assert_eq!(shared::on_master::<u8>(&cluster, &plan.shards[0], "DEL"), 1);
+    assert_eq!(take_all(&client, "hot").await, 30);
 }

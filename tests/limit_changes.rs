@@ -150,9 +150,8 @@ async fn a_share_out_of_reach_stays_lent() {
     let home = cluster.owner_of(before.shards[0].slot.number());
     assert_ne!(away, home);
     cluster.nodes[away].server.kill();
-    let error = client.set_limit_of("hot", limit("token-bucket 210/day burst 210"), Carry::Reset).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::NotSent | ErrorKind::Unknown), "{error}");
-    assert_eq!(client.limit_of("hot").await.unwrap().burst(), 210, "it is in force all the same");
+    let set = client.set_limit_of("hot", limit("token-bucket 210/day burst 210"), Carry::Reset).await.unwrap();
+    assert_eq!(set.burst(), 210, "it is in force all the same");
     let mut taken = 0;
     for _ in 0..300 {
         taken += client.acquire("hot").await.map_or(0, |decision| u64::from(decision.is_allowed()));
@@ -165,6 +164,37 @@ async fn a_share_out_of_reach_stays_lent() {
         client.plan("hot").await.is_ok_and(|plan| sums(&plan) == (210, 210) && plan.shards.len() == 3)
     })
     .await;
+}
+
+/// Home had nothing left beside a share of the old limit that was out of reach, so every call was denied in process, and
+/// nobody ever heard that the share could be reached again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_with_nothing_left_goes_on_asking() {
+    for (from, to) in [
+        ("token-bucket 300/s burst 300", "token-bucket 90/s burst 90"),
+        ("fixed-window 300/s", "fixed-window 90/s"),
+        ("sliding-window 300/s", "sliding-window 90/s"),
+    ] {
+        let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &["--cluster-require-full-coverage", "no"]);
+        let client = define(client_of(&cluster, 0).timeout(std::time::Duration::from_millis(500)), from);
+        let before = client.plan("hot").await.unwrap();
+        let away = cluster.owner_of(lent(&before)[1].slot.number());
+        assert_ne!(away, cluster.owner_of(before.shards[0].slot.number()));
+        cluster.nodes[away].server.kill();
+        assert_eq!(client.set_limit_of("hot", limit(to), Carry::Reset).await.unwrap(), limit(to));
+        for _ in 0..20 {
+            let decision = client.acquire("hot").await;
+            assert!(
+                !decision.is_ok_and(|decision| decision.is_allowed()),
+                "{to}: the share that is out has more than all"
+            );
+        }
+        cluster.nodes[away].server.restart();
+        eventually("the share is home", async || {
+            client.acquire("hot").await.is_ok_and(|decision| decision.is_allowed())
+        })
+        .await;
+    }
 }
 
 /// The embedded store says that it can't.

@@ -204,7 +204,7 @@ fn no_error_shows_a_password() {
 
 #[test]
 fn arguments_that_no_command_has() {
-    refused(&["frobnicate"], "usage", "command", "acquire, bench, plan, limit, demo, cluster, doctor");
+    refused(&["frobnicate"], "usage", "command", "acquire, bench, check, plan, limit, demo, cluster, doctor");
     refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
     refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
     refused(

@@ -1,8 +1,9 @@
 //! Home has forgotten something: a replica took over that had not seen its last ledger, or it was deleted.
 
 use super::steps::Write;
-use super::targets::settle_cost;
-use crate::plan::SET;
+use super::targets::{permits_under, settle_cost};
+use crate::limit::Carry;
+use crate::plan::{Definition, SET};
 use crate::wire::{Grant, Ledger, Status};
 
 /// What has to be written at a home that has `found`, or nothing, by a client that knows of a later ledger. None if home has
@@ -30,12 +31,17 @@ pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Wri
         // An older share in the same slot was replaced by it.
         ledger.grants.retain(|other| other.slot != grant.slot);
         // A share of another limit than home's can only come home.
-        let status = if same_limit { grant.status.clone() } else { Status::Recalled };
-        ledger.grants.push(Grant { status, ..grant.clone() });
+        let (status, permits) = if same_limit {
+            (grant.status.clone(), grant.permits)
+        } else {
+            (Status::Recalled, permits_under(grant.permits, known.limit(), found.limit()))
+        };
+        ledger.grants.push(Grant { status, permits, ..grant.clone() });
         deduct += grant.burst;
     }
     if known.wanted().replaces(ledger.wanted()) {
-        ledger.next = Some(*known.wanted());
+        // What it carried over it has carried over already.
+        ledger.next = Some(Definition { carry: Carry::Keep, ..*known.wanted() });
     }
     if ledger == *found { None } else { Some(write(ledger, deduct)) }
 }

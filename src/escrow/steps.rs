@@ -1,6 +1,6 @@
 //! The next step of a key.
 
-use super::targets::{Target, settle_cost, targets};
+use super::targets::{Target, permits_under, settle_cost, targets};
 use crate::key::Slot;
 use crate::limit::Carry;
 use crate::plan::Definition;
@@ -133,9 +133,7 @@ impl Next {
         let before = ledger.definition.limit;
         for grant in &mut ledger.grants {
             // What is still out goes on at its old rate: so much of the new limit is not home's.
-            let permits = u128::from(grant.permits) * next.limit.period().as_micros();
-            let permits = permits.div_ceil(before.period().as_micros()).max(1);
-            grant.permits = u64::try_from(permits).unwrap_or(u64::MAX);
+            grant.permits = permits_under(grant.permits, &before, &next.limit);
         }
         (ledger.definition, ledger.next) = (next, None);
         self.write.carry = Some((next.carry, before.burst()));

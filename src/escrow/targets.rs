@@ -42,6 +42,12 @@ pub(super) fn targets(ledger: &Ledger, slots: &[Slot]) -> ((u64, u64), Vec<Targe
     (home, targets.into_iter().flatten().collect())
 }
 
+/// What so many permits a period of one limit are in a period of another, rounded up.
+pub(super) fn permits_under(permits: u64, of: &Limit, under: &Limit) -> u64 {
+    let permits = (u128::from(permits) * under.period().as_micros()).div_ceil(of.period().as_micros());
+    u64::try_from(permits.max(1)).unwrap_or(u64::MAX)
+}
+
 /// Sees to it that home and all that it is about to lend can be computed exactly: where that can't be, nothing is lent until
 /// more is back. `now` is what a permit costs at home, if that is of the same limit.
 pub(super) fn settle_cost(ledger: &mut Ledger, now: Option<i64>, fresh: &mut Vec<Target>) {

@@ -66,7 +66,7 @@ impl NamedLimit {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the
-    /// embedded store; and what the store answers. After an error it may be in force, or come into force with a later call.
+    /// embedded store; and what the store answers, if it is not in force: then it may come into force with a later call.
     ///
     /// # Cancel safety
     /// It goes on, whether it is dropped or not.

@@ -189,7 +189,7 @@ impl Ledger {
 
     /// Every share is one that its kernel computes exactly, and no more is lent than there is: only shares that are on their
     /// way home may be of a larger limit.
-    fn check(&self) -> Result<(), BadLedger> {
+    pub(crate) fn check(&self) -> Result<(), BadLedger> {
         let limit = self.limit();
         let period = limit.period().as_micros();
         let counts_units = Share::counts_units(limit);

@@ -116,7 +116,7 @@ impl Known {
 
     /// Whether there was an answer that still counts.
     #[inline]
-    fn counts(&self, now: Micros) -> bool {
+    pub(super) fn counts(&self, now: Micros) -> bool {
         now < self.holds
     }
 

@@ -107,11 +107,16 @@ impl SharedLimit {
         let (class, shards) = if entry.is_record() { (SET, Shards::Off) } else { (SET_KEY, present.shards) };
         let revision = (present.revision + 1).max(class + moment());
         let definition = Definition { limit, revision, shards, carry };
-        settle(self, entry, None, Some(definition)).await.map_err(Fault::into_error)?;
+        let settled = settle(self, entry, None, Some(definition)).await;
         if entry.is_record() {
             self.heed(entry);
         }
-        Ok(entry.load().ledger.wanted().limit)
+        let ledger = &entry.load().ledger;
+        // A share out of reach is no reason to say that it is not in force where it is.
+        if ledger.next.is_some() || ledger.definition.revision < revision {
+            settled.map_err(Fault::into_error)?;
+        }
+        Ok(ledger.wanted().limit)
     }
 
     /// Sets the limit of all keys that have none of their own. Here it is in force for each key with its next call, at other

@@ -121,7 +121,11 @@ async fn answered(
         Reply::OtherKernel { id, ledger } => {
             return match Ledger::decode(&ledger) {
                 Ok(ledger) => {
-                    entry.adopt(limit, id, ledger, Word::InsteadOf(lane.id));
+                    if entry.is_later(id, sent, limit.clock.now()) {
+                        escrow::home_forgot(limit, entry, (id, ledger)).await;
+                    } else {
+                        entry.adopt(limit, id, ledger, Word::InsteadOf(lane.id));
+                    }
                     lane.miss(round, sealed, Miss::Stale);
                 }
                 Err(bad) => lane.miss(round, sealed, Miss::Failed(Fault::Refused(bad.to_string()).into_error())),
@@ -133,7 +137,7 @@ async fn answered(
         None => {}
         Some(Ok(ledger)) => {
             share = ledger.home_share();
-            if entry.is_later(id, limit.clock.now()) {
+            if entry.is_later(id, sent, limit.clock.now()) {
                 escrow::home_forgot(limit, entry, (id, ledger)).await;
             } else {
                 entry.adopt(limit, id, ledger, Word::Sent(sent));

@@ -26,8 +26,10 @@ const LEAST_LIFE: u64 = 600_000;
 /// one of them may take, and what clocks drift in ten minutes.
 const OUTLIVES: u64 = 10_000;
 
-/// A key has cooled down when its shards have this part of what makes it hot to do.
+/// A key has cooled down when its shards have this part of what makes it hot to do,
 const COOL: u64 = 4;
+/// and have been there for so long: two of the beats in which they count what they do.
+const COOLING: Micros = 1_000_000;
 /// A limit that was set while it was in use lives on for a day after the key's last use.
 const SET_LIFE: u64 = 86_400_000;
 
@@ -277,7 +279,9 @@ impl Entry {
         let hot = self.is_hot();
         // In between it stays as it is, so that a key does not come and go. Only who has heard of all shards can say that all
         // of them have little to do.
-        let has_cooled = || load < limit.hot / COOL && loads().all(|load| load != UNKNOWN);
+        // Shares that were just lent have done nothing yet.
+        let is_old = || limit.clock.now().saturating_sub(view.since) > COOLING;
+        let has_cooled = || load < limit.hot / COOL && loads().all(|load| load != UNKNOWN) && is_old();
         if !hot && load >= limit.hot || hot && has_cooled() {
             self.hot.store(!hot, Ordering::Relaxed);
         }
@@ -288,10 +292,11 @@ impl Entry {
         self.silence(now) < LEAST_LIFE * 1_000
     }
 
-    /// Whether a later ledger than this one is known: then home has forgotten it. Of one that was heard of long ago nobody can
-    /// say that: home may have ended, and begun anew.
-    pub(super) fn is_later(&self, id: GrantId, now: Micros) -> bool {
-        self.view.load().id.stamp > id.stamp && self.heard_lately(now)
+    /// Whether a later ledger was known already when the request was sent that home answered with this one: then home has
+    /// forgotten it. Of one that was heard of long ago nobody can say that: home may have ended, and begun anew.
+    pub(super) fn is_later(&self, id: GrantId, sent: Micros, now: Micros) -> bool {
+        let view = self.view.load();
+        view.id.stamp > id.stamp && sent >= view.since && self.heard_lately(now)
     }
 
     /// Home is no more: the key is as new.

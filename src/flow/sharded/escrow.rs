@@ -106,7 +106,6 @@ async fn home_is_gone(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, view: &Arc<V
     if !entry.heard_lately(limit.clock.now()) {
         return entry.forget(limit, view.id);
     }
-    observe::home_lost(&limit.name, &entry.key, view.id);
     settle_in_time(limit, entry, view.home(), assert_again(limit, entry, None)).await;
 }
 
@@ -128,7 +127,6 @@ async fn settle_in_time(
 
 /// Home said that its ledger is one that this client knows a later one of: it has forgotten what it wrote since.
 pub(super) async fn home_forgot(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, found: (GrantId, crate::wire::Ledger)) {
-    observe::home_lost(&limit.name, &entry.key, entry.load().id);
     let home = Arc::clone(entry.load().home());
     settle_in_time(limit, entry, &home, assert_again(limit, entry, Some(found))).await;
 }

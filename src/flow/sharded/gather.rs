@@ -71,9 +71,11 @@ fn denied(limit: &SharedLimit, view: &View, lacking: u64) -> Decision {
 
 impl View {
     /// How long until all shards together could have so many permits; zero if they could now. None where their answers do
-    /// not tell: a sliding window does not say when what was used comes back.
+    /// not tell: a sliding window does not say when what was used comes back, and a plan by which they can't have so many may
+    /// be another by now.
     pub(super) fn opens_together_in(&self, permits: u64, now: Micros) -> Option<Micros> {
-        if matches!(self.home().share, Share::Sliding(_)) {
+        let is_known = self.lanes.iter().any(|lane| lane.ceiling.known().counts(now));
+        if !is_known || matches!(self.home().share, Share::Sliding(_)) {
             return None;
         }
         let most: u64 = self.lanes.iter().map(|lane| lane.ceiling.known().most(&lane.share, now)).sum();

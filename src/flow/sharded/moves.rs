@@ -12,7 +12,7 @@ use crate::clock::Micros;
 use crate::escrow::{self, Report, Step, Target, Wish, Write, next_step};
 use crate::key::{Slot, plan_seed, sub_key};
 use crate::observe;
-use crate::plan::{Definition, Shards, plan, shards_for};
+use crate::plan::{Definition, SET_KEY, Shards, plan, shards_for};
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
@@ -53,7 +53,9 @@ async fn take_steps(
         let view = entry.view();
         let slots = |ledger: &Ledger| match cluster {
             // A share that was lost is lent again at once, to where it was.
-            (_, None) if lost.is_some() => Some([entry.home].into_iter().chain(before.iter().copied()).collect()),
+            (_, None) if lost.is_some() => {
+                Some(exact(ledger, [entry.home].into_iter().chain(before.iter().copied()).collect()))
+            }
             // What is split follows the cluster only when that has come to rest.
             (_, None) if !ledger.grants.is_empty() => None,
             (ref topology, _) => Some(planned(limit, entry, ledger, topology)),
@@ -84,7 +86,7 @@ async fn take_steps(
                 if fresh.is_empty() && same && write.back.is_empty() {
                     break;
                 }
-                send(limit, entry, Some(view.id), write, fresh).await?;
+                send(limit, entry, &view, Some(view.id), write, fresh).await?;
                 heard.reports.retain(|_, report| *report == Report::Unreachable);
             }
         }
@@ -96,8 +98,12 @@ async fn take_steps(
 fn planned(limit: &SharedLimit, entry: &Entry, ledger: &Ledger, topology: &Topology) -> Vec<Slot> {
     let present: Vec<Slot> = ledger.grants.iter().map(|grant| grant.slot).collect();
     let wanted = entry.shards_wanted(ledger, topology.masters().len());
-    let mut slots = plan(entry.home, plan_seed(&limit.name, &entry.key), topology, wanted, &present);
-    // Fewer where slots are uncovered; and not every number can be computed exactly.
+    // Fewer where slots are uncovered.
+    exact(ledger, plan(entry.home, plan_seed(&limit.name, &entry.key), topology, wanted, &present))
+}
+
+/// Not every limit can be split into so many shares; and not every number of them can be computed exactly.
+fn exact(ledger: &Ledger, mut slots: Vec<Slot>) -> Vec<Slot> {
     let count = u16::try_from(slots.len()).ok().and_then(std::num::NonZeroU16::new);
     slots.truncate(count.map_or(1, |count| shards_for(ledger.limit(), Shards::Exactly(count), slots.len())));
     slots
@@ -115,8 +121,12 @@ pub(super) async fn assert_again(
     if expected.is_some_and(|found| found.stamp >= view.id.stamp) {
         return Ok(());
     }
-    if let Some(write) = escrow::assert_again(&view.ledger, ledger.as_ref()) {
-        return send(limit, entry, expected, write, Vec::new()).await;
+    // A key without a plan, and without a limit of its own, is as new when its home has come to its end.
+    let is_own = entry.is_record() || view.ledger.wanted().revision >= SET_KEY;
+    let matters = expected.is_some() || view.is_split() || is_own;
+    if let Some(write) = escrow::assert_again(&view.ledger, ledger.as_ref()).filter(|_| matters) {
+        observe::home_lost(&limit.name, &entry.key, view.id);
+        return send(limit, entry, &view, expected, write, Vec::new()).await;
     }
     match (expected, ledger) {
         (Some(id), Some(ledger)) => entry.adopt(limit, id, ledger, Word::InsteadOf(view.id)),
@@ -206,17 +216,19 @@ async fn clocks(limit: &SharedLimit, slots: &[Slot]) -> Vec<Result<Micros, Fault
 async fn send(
     limit: &SharedLimit,
     entry: &Entry,
+    known: &View,
     expected: Option<GrantId>,
     write: Write,
     fresh: Vec<Grant>,
 ) -> Result<(), Fault> {
-    let known = entry.view();
     let Write { mut ledger, carry, deduct, back, .. } = write;
     let new = fresh.len();
     ledger.grants.extend(fresh);
+    // One that nobody could read would stay for ever.
+    ledger.check().map_err(|bad| Fault::Refused(bad.to_string()))?;
     let run = HomeRun {
         expected,
-        id: entry.next_id(&known),
+        id: entry.next_id(known),
         least_ttl: entry.lives(&ledger, limit.timeout).0,
         ledger: &ledger,
         new,
@@ -238,7 +250,7 @@ async fn send(
         }
         HomeReply::Refused { id: Some(id), ledger: Some(ledger) } => {
             let ledger = Ledger::decode(&ledger).map_err(|bad| wrong(&bad))?;
-            if entry.is_later(id, limit.clock.now()) {
+            if entry.is_later(id, sent, limit.clock.now()) {
                 return Err(Fault::NotSent("home has forgotten its last ledger".into()));
             }
             entry.adopt(limit, id, ledger, Word::Sent(sent));
