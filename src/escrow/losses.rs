@@ -36,7 +36,7 @@ pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Wri
         } else {
             (Status::Recalled, permits_under(grant.permits, known.limit(), found.limit()))
         };
-        ledger.grants.push(Grant { status, permits, ..grant.clone() });
+        ledger.grants.push(Grant { permits, status, ..grant.clone() });
         deduct += grant.burst;
     }
     if known.wanted().replaces(ledger.wanted()) {

@@ -86,7 +86,9 @@ async fn take_steps(
                 if fresh.is_empty() && same && write.back.is_empty() {
                     break;
                 }
-                send(limit, entry, &view, Some(view.id), write, fresh).await?;
+                if !send(limit, entry, &view, Some(view.id), write, fresh).await? {
+                    break;
+                }
                 heard.reports.retain(|_, report| *report == Report::Unreachable);
             }
         }
@@ -126,7 +128,7 @@ pub(super) async fn assert_again(
     let matters = expected.is_some() || view.is_split() || is_own;
     if let Some(write) = escrow::assert_again(&view.ledger, ledger.as_ref()).filter(|_| matters) {
         observe::home_lost(&limit.name, &entry.key, view.id);
-        return send(limit, entry, &view, expected, write, Vec::new()).await;
+        return send(limit, entry, &view, expected, write, Vec::new()).await.map(|_| ());
     }
     match (expected, ledger) {
         (Some(id), Some(ledger)) => entry.adopt(limit, id, ledger, Word::InsteadOf(view.id)),
@@ -212,7 +214,7 @@ async fn clocks(limit: &SharedLimit, slots: &[Slot]) -> Vec<Result<Micros, Fault
 }
 
 /// Replaces home's ledger if it is still the expected one, or makes home if there is none and none is expected. Whatever is
-/// in force afterwards is known then.
+/// in force afterwards is known then. `false`: home is not there.
 async fn send(
     limit: &SharedLimit,
     entry: &Entry,
@@ -220,7 +222,7 @@ async fn send(
     expected: Option<GrantId>,
     write: Write,
     fresh: Vec<Grant>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let Write { mut ledger, carry, deduct, back, .. } = write;
     let new = fresh.len();
     ledger.grants.extend(fresh);
@@ -255,8 +257,13 @@ async fn send(
             }
             entry.adopt(limit, id, ledger, Word::Sent(sent));
         }
-        // Home has come to its end: the next call makes a new one.
-        HomeReply::Refused { .. } => entry.forget(limit, known.id),
+        // Home has come to its end, or was wiped: the next call makes a new one, or that one again if anything was lent.
+        HomeReply::Refused { .. } => {
+            if !known.is_split() {
+                entry.forget(limit, known.id);
+            }
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
