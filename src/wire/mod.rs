@@ -25,9 +25,7 @@ pub(crate) use ledger::{Grant, Ledger, Status};
 pub(crate) use packed::{Kind, pack};
 pub(crate) use run::{Reply, Run, Verdicts};
 pub(crate) use scripts::Script;
+#[cfg(any(test, model))]
+pub(crate) use packed::unpack;
 #[cfg(test)]
-pub(crate) use {
-    ledger::BadLedger,
-    packed::{Packed, unpack},
-    reply::BadReply,
-};
+pub(crate) use {ledger::BadLedger, packed::Packed, reply::BadReply};
