@@ -147,7 +147,9 @@ impl World {
             }
         };
         for grant in self.ledgers().flat_map(|ledger| &ledger.grants) {
-            if let (Status::Pending { not_after, state }, true) = (&grant.status, usize::from(grant.slot.number()) == slot) {
+            if let (Status::Pending { not_after, state }, true) =
+                (&grant.status, usize::from(grant.slot.number()) == slot)
+            {
                 consider(grant.id, state, *not_after);
             }
         }

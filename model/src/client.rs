@@ -16,8 +16,8 @@ use crate::wire::{CloseReply, Grant, GrantId, InstallReply, Kind, Status};
 pub(super) struct Client {
     /// Which of the limits it was told.
     pub told: u8,
-    /// The time that it last heard from home; 0 if it never did.
-    pub heard: Micros,
+    /// Whether it has ever heard from home.
+    pub heard: bool,
     pub view: Arc<Known>,
     pub attempt: Option<Attempt>,
     /// Its last attempt has failed: it waits for a while, and home is heard before that is over.
@@ -63,7 +63,7 @@ pub(super) enum Heard<'a> {
 
 impl Client {
     pub(super) fn new(setup: &Setup, told: u8, ids: u16) -> Self {
-        Self { told, heard: 0, view: unknown(setup.definition(told)), attempt: None, failed: false, ids }
+        Self { told, heard: false, view: unknown(setup.definition(told)), attempt: None, failed: false, ids }
     }
 
     /// Whether a home that is not there may be made by its calls: not if it had lent something.
@@ -102,7 +102,7 @@ impl Client {
         match self.attempt {
             Some(Attempt::Assert(_) | Attempt::Stale(_)) => true,
             Some(Attempt::Settle(_)) => self.next_step(setup, plan) != Step::Done,
-            None => self.heard > 0 && !self.failed && self.next_step(setup, plan) != Step::Done,
+            None => self.heard && !self.failed && self.next_step(setup, plan) != Step::Done,
         }
     }
 
@@ -110,13 +110,13 @@ impl Client {
     pub(super) fn step(&mut self, setup: &Setup, plan: u8, home: Option<&Home>, now: u8) -> Vec<Request> {
         match self.attempt.take() {
             Some(Attempt::Stale(id)) => {
-                self.hear_home(home.map(|home| &home.known), now);
+                self.hear_home(home.map(|home| &home.known));
                 if self.attempt.is_none() && self.lanes().any(|grant| grant.id == id) {
                     self.attempt = Some(Attempt::Settle(vec![(id, Report::Lost)]));
                 }
                 Vec::new()
             }
-            Some(Attempt::Assert(found)) => self.assert_again(setup, found),
+            Some(Attempt::Assert(found)) => self.assert_again(setup, found, now),
             attempt => {
                 self.attempt = attempt;
                 match self.next_step(setup, plan) {
@@ -134,7 +134,7 @@ impl Client {
                         }
                         self.attempt.get_or_insert_with(|| Attempt::Settle(Vec::new()));
                         let fresh = self.fresh(setup, &write, now);
-                        vec![self.send(Some(self.view.id), write, fresh)]
+                        vec![self.send(Some(self.view.id), write, fresh, now)]
                     }
                 }
             }
@@ -149,7 +149,7 @@ impl Client {
             let not_after = clock + Micros::from(setup.install_within) * TICK;
             grants.push(Grant {
                 slot: target.slot,
-                id: self.next_id(),
+                id: self.next_id(now),
                 permits: target.permits,
                 burst: target.burst,
                 cost: write.ledger.cost,
@@ -159,25 +159,26 @@ impl Client {
         grants
     }
 
-    fn next_id(&mut self) -> GrantId {
+    /// As late as home's clock, which every answer of home shows.
+    fn next_id(&mut self, now: u8) -> GrantId {
         self.ids += 1;
-        self.view.id.after(self.heard / 1_000, self.ids.into())
+        self.view.id.after(Setup::home_clock(now) / 1_000, self.ids.into())
     }
 
-    fn send(&mut self, expected: Option<GrantId>, mut write: Write, fresh: Vec<Grant>) -> Request {
-        let (known, id, new) = (self.view.id, self.next_id(), fresh.len());
+    fn send(&mut self, expected: Option<GrantId>, mut write: Write, fresh: Vec<Grant>, now: u8) -> Request {
+        let (known, id, new) = (self.view.id, self.next_id(now), fresh.len());
         write.ledger.grants.extend(fresh);
         Request::Home(Arc::new(Rewriting { expected, known, id, write, new }))
     }
 
-    fn assert_again(&mut self, setup: &Setup, found: Option<Arc<Known>>) -> Vec<Request> {
+    fn assert_again(&mut self, setup: &Setup, found: Option<Arc<Known>>, now: u8) -> Vec<Request> {
         if found.as_ref().is_some_and(|found| found.id.stamp >= self.view.id.stamp) {
             return Vec::new();
         }
         let write = escrow::assert_again(&self.view.ledger, found.as_ref().map(|found| &found.ledger));
         match (write, found) {
             (Some(write), found) => {
-                let request = self.send(found.as_ref().map(|found| found.id), write, Vec::new());
+                let request = self.send(found.as_ref().map(|found| found.id), write, Vec::new(), now);
                 self.attempt = Some(Attempt::Assert(found));
                 vec![request]
             }
@@ -193,12 +194,12 @@ impl Client {
     }
 
     /// Home's word, in answer to a call or a look.
-    pub(super) fn hear_home(&mut self, home: Option<&Arc<Known>>, now: u8) {
+    pub(super) fn hear_home(&mut self, home: Option<&Arc<Known>>) {
         let Some(known) = home else {
             self.attempt.get_or_insert(Attempt::Assert(None));
             return;
         };
-        self.heard = Setup::home_clock(now);
+        self.heard = true;
         self.failed = false;
         if known.id == self.view.id {
             return;

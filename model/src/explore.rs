@@ -1,35 +1,44 @@
 //! Runs the checker over a setup.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use super::laws::Law;
 use super::setup::Setup;
 use super::story::tell;
 use super::world::Explored;
 
-/// What a setup came to.
-#[derive(Debug)]
-pub struct Found {
-    /// How many states there are.
-    pub states: usize,
-    /// How long that took.
-    pub took: Duration,
-    /// Each law that was broken, with the shortest way there that was found: what happened, and the state after it.
-    pub broken: Vec<(&'static str, String)>,
-}
+/// Tests run beside each other; two threads bring a long one to its end while no other is left.
+const THREADS: usize = 2;
 
-/// Explores everything that can happen in a setup, or until some law is broken.
+/// Explores everything that can happen in a setup. Prints how many states that is.
 ///
 /// # Panics
-/// If a setup's numbers can't be computed with.
-#[must_use]
-pub fn explore(setup: &Setup) -> Found {
-    let began = Instant::now();
-    let checker = Explored(setup.clone()).checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
-    let mut broken: Vec<(&'static str, String)> = Vec::new();
-    for (law, path) in checker.discoveries() {
-        broken.push((law, tell(setup, &path.into_vec())));
+/// With the history of a state in which some law does not hold.
+pub fn holds(name: &str, setup: &Setup) {
+    if let Some(story) = explore(name, setup, Law::ALL) {
+        panic!("{name}: {story}");
     }
-    Found { states: checker.unique_state_count(), took: began.elapsed(), broken }
+}
+
+/// Explores a setup until a law does not hold any more, which it has to. Prints the history of that.
+///
+/// # Panics
+/// If it holds in every state.
+pub fn breaks(name: &str, law: Law, setup: &Setup) {
+    let story = explore(name, setup, law.alone()).unwrap_or_else(|| panic!("{name}: {} in every state", law.name()));
+    println!("{story}");
+}
+
+/// The history of a state in which one of the laws does not hold.
+fn explore(name: &str, setup: &Setup, laws: &'static [Law]) -> Option<String> {
+    let began = Instant::now();
+    let model = Explored { setup: setup.clone(), laws };
+    let checker = model.checker().threads(THREADS).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    let (states, seconds) = (checker.unique_state_count(), began.elapsed().as_secs_f64());
+    println!("{name}: {states} states in {seconds:.1} s");
+    let found = checker.discoveries().into_iter().map(|(law, path)| (law, path.into_vec()));
+    let (law, history) = found.min_by_key(|(_, history)| history.len())?;
+    Some(format!("not: {law}\n{}", tell(setup, &history)))
 }

@@ -6,24 +6,54 @@ use super::setup::Setup;
 use super::world::{Event, Explored, World};
 use crate::wire::Status;
 
-pub(super) const PERMITS: &str = "no more is admitted and left to spend than the limit and the faults allow";
-pub(super) const RATE: &str = "home and all that it has lent refill no faster than the limit";
-pub(super) const ONCE: &str = "a share comes back once";
-pub(super) const READABLE: &str = "every ledger can be read";
-pub(super) const FORWARD: &str = "without more faults the key comes to rest as it should be";
+/// A law of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Law {
+    /// What was admitted, and all that anybody could still spend, is no more than the limit and the faults allow.
+    Permits,
+    /// Home and all that it has lent refill no faster than the limit.
+    Rate,
+    /// A share comes back once.
+    Once,
+    /// Every ledger can be read.
+    Readable,
+    /// Without more faults the key comes to rest as it should be.
+    Forward,
+}
 
-pub(super) fn properties() -> Vec<Property<Explored>> {
-    vec![
-        Property::always(PERMITS, |model: &Explored, world| permits(&model.0, world)),
-        Property::always(RATE, |model: &Explored, world: &World| {
-            let rates = world.rates(&model.0);
-            rates.in_ledger <= rates.limit
-        }),
-        Property::always("DEBUG ids", |_, world: &World| world.clients.iter().all(|client| client.ids & 255 < 14)),
-        Property::always(ONCE, |_, world| once(world)),
-        Property::always(READABLE, |_, world: &World| world.unreadable.is_none()),
-        Property::always(FORWARD, |model: &Explored, world| comes_to_rest(&model.0, world)),
-    ]
+impl Law {
+    pub(super) const ALL: &'static [Self] = &[Self::Permits, Self::Rate, Self::Once, Self::Readable, Self::Forward];
+
+    pub(super) fn alone(self) -> &'static [Self] {
+        let index = Self::ALL.iter().position(|law| *law == self).expect("all are there");
+        &Self::ALL[index..=index]
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Permits => "no more is admitted and left to spend than the limit and the faults allow",
+            Self::Rate => "home and all that it has lent refill no faster than the limit",
+            Self::Once => "a share comes back once",
+            Self::Readable => "every ledger can be read",
+            Self::Forward => "without more faults the key comes to rest as it should be",
+        }
+    }
+
+    pub(super) fn property(self) -> Property<Explored> {
+        match self {
+            Self::Permits => Property::always(self.name(), |model: &Explored, world| permits(&model.setup, world)),
+            Self::Rate => Property::always(self.name(), |model: &Explored, world: &World| {
+                let rates = world.rates(&model.setup);
+                rates.in_ledger <= rates.limit
+            }),
+            Self::Once => Property::always(self.name(), |_, world| once(world)),
+            Self::Readable => Property::always(self.name(), |_, world: &World| world.unreadable.is_none()),
+            Self::Forward => {
+                Property::always(self.name(), |model: &Explored, world| comes_to_rest(&model.setup, world))
+            }
+        }
+    }
 }
 
 fn permits(setup: &Setup, world: &World) -> bool {

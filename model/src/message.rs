@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::clock::Micros;
 use crate::escrow::Write;
 use crate::sync::Arc;
-use crate::wire::{GrantId, Grant, Status};
+use crate::wire::{Grant, GrantId, Status};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Message {

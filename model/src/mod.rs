@@ -23,5 +23,6 @@ mod setup;
 mod story;
 mod world;
 
-pub use explore::{Found, explore};
+pub use explore::{breaks, holds};
+pub use laws::Law;
 pub use setup::{Broken, Fault, Setup};

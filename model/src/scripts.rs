@@ -56,15 +56,13 @@ pub(super) fn install(
 
 /// `close.lua`: the reply, and what is written if anything is.
 pub(super) fn close(stored: Option<&SubKey>, id: GrantId, now: Micros) -> (CloseReply, Option<SubKey>) {
-    let closed = |held: Option<Held>| CloseReply::Closed {
-        tombstone: held.map(|held| held.pack(Kind::Tombstone, id)),
-        now,
-    };
+    let closed =
+        |held: Option<Held>| CloseReply::Closed { tombstone: held.map(|held| held.pack(Kind::Tombstone, id)), now };
     let left = match stored {
         Some(SubKey::Tombstone(its, held)) if *its == id => return (closed(*held), None),
         Some(there) if there.id() != id && there.id().stamp >= id.stamp => return (CloseReply::Newer { now }, None),
         // It refills until now, and never again.
-        Some(SubKey::Lent(its, held)) if *its == id => Some(held.at(now)),
+        Some(SubKey::Lent(its, held)) if *its == id => Some(held.at(now).undated()),
         _ => None,
     };
     (closed(left), Some(SubKey::Tombstone(id, left)))
@@ -100,7 +98,7 @@ pub(super) fn home(
     let held = Held::new(to.home, state);
     for ((grant, share), its) in ledger.grants[old..].iter_mut().zip(&lent).zip(states) {
         let Status::Pending { state, .. } = &mut grant.status else { panic!("a new grant is pending") };
-        *state = Held::new(*share, its).pack(Kind::Lent, grant.id);
+        *state = Held::new(*share, its).undated().pack(Kind::Lent, grant.id);
     }
     // As a client reads it: what it can't read is a fault of whoever wrote it.
     let ledger = match Ledger::decode(&ledger.encode()) {

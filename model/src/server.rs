@@ -80,6 +80,12 @@ impl Held {
         Self::new(Share::Bucket(self.share), state.expect("a run leaves a state"))
     }
 
+    /// Of what does not refill until it is installed or returned, nobody asks when that was.
+    pub(super) fn undated(mut self) -> Self {
+        self.bucket.seen = 0;
+        self
+    }
+
     pub(super) fn parts(self) -> (Share, State) {
         (Share::Bucket(self.share), State::Bucket(self.bucket))
     }

@@ -8,6 +8,7 @@ use super::message::Request;
 use super::server::{Held, Known, SubKey};
 use super::setup::Setup;
 use super::world::{Event, World};
+use crate::escrow::Report;
 use crate::wire::{GrantId, Status};
 
 pub(super) fn tell(setup: &Setup, history: &[(World, Option<Event>)]) -> String {
@@ -51,7 +52,8 @@ fn state(setup: &Setup, world: &World) -> String {
         let attempt = match &client.attempt {
             None => String::new(),
             Some(Attempt::Settle(reports)) => {
-                let reports: Vec<String> = reports.iter().map(|(its, report)| format!("{} {report:?}", id(*its))).collect();
+                let reports: Vec<String> =
+                    reports.iter().map(|(its, heard)| format!("{} {}", id(*its), report(heard))).collect();
                 format!(" settles, heard {}", reports.join(", "))
             }
             Some(Attempt::Assert(_)) => " asserts".into(),
@@ -83,6 +85,14 @@ fn request(request: &Request) -> String {
             let known = Known::new(run.id, run.write.ledger.clone());
             format!("{expected} becomes {} -{} +{}", ledger(&known), run.write.deduct, run.write.back.len())
         }
+    }
+}
+
+fn report(report: &Report) -> String {
+    match report {
+        Report::Closed(left) if left.is_empty() => "Closed, nothing left".into(),
+        Report::Closed(left) => format!("Closed {}", permits(&Held::unpack(left).1)),
+        report => format!("{report:?}"),
     }
 }
 

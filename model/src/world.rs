@@ -4,7 +4,7 @@ use stateright::{Model, Property};
 
 use super::account::Account;
 use super::client::{Attempt, Client, Heard};
-use super::laws;
+use super::laws::Law;
 use super::message::{Flying, Message, Request};
 use super::scripts;
 use super::server::{Home, Server, SubKey};
@@ -50,7 +50,7 @@ impl World {
             (0..setup.clients).map(|client| Client::new(setup, 0, (client as u16 + 1) << 8)).collect();
         // Somebody has used the key before.
         let home = scripts::new_home(setup.definition(0), Setup::home_clock(0));
-        clients[0].hear_home(Some(&home.known), 0);
+        clients[0].hear_home(Some(&home.known));
         Self {
             now: 0,
             home: Server::new(Some(home)),
@@ -83,6 +83,7 @@ impl World {
             Event::Tick => {
                 self.account.tick(self.rates(setup));
                 self.now += 1;
+                self.refill(setup);
                 true
             }
             Event::AcquireHome(client) => self.acquire_home(setup, client),
@@ -120,15 +121,32 @@ impl World {
         }
     }
 
+    /// Buckets refill when somebody looks at them. Here they do at once, so that it makes no difference who looked when.
+    fn refill(&mut self, setup: &Setup) {
+        let now = Setup::home_clock(self.now);
+        let before = self.home.before.iter_mut().filter_map(|before| before.as_mut().as_mut());
+        for home in self.home.key.iter_mut().chain(before) {
+            home.held = home.held.at(now);
+        }
+        for (slot, shard) in self.shards.iter_mut().enumerate() {
+            let before = shard.before.iter_mut().filter_map(|before| before.as_mut().as_mut());
+            for key in shard.key.iter_mut().chain(before) {
+                if let SubKey::Lent(_, held) = key {
+                    *held = held.at(setup.clock(slot, self.now));
+                }
+            }
+        }
+    }
+
     fn acquire_home(&mut self, setup: &Setup, client: usize) -> bool {
         let (now, its) = (Setup::home_clock(self.now), &mut self.clients[client]);
-        let before = (its.view.id, its.attempt.clone(), its.heard == 0, its.failed);
+        let before = (its.view.id, its.attempt.clone(), its.heard, its.failed);
         let home = match &self.home.key {
             Some(home) => Some(home.clone()),
             None => its.may_make_home().then(|| scripts::new_home(setup.definition(its.told), now)),
         };
-        its.hear_home(home.as_ref().map(|home| &home.known), self.now);
-        let changed = before != (its.view.id, its.attempt.clone(), its.heard == 0, its.failed);
+        its.hear_home(home.as_ref().map(|home| &home.known));
+        let changed = before != (its.view.id, its.attempt.clone(), its.heard, its.failed);
         let Some(mut home) = home else { return changed };
         let (held, granted) = scripts::acquire(home.held, now);
         if granted == 0 {
@@ -179,8 +197,7 @@ impl World {
                 self.write_shard(setup, *slot, written);
             }
             Request::Close { slot, id } => {
-                let (reply, written) =
-                    scripts::close(self.shards[*slot].key.as_ref(), *id, setup.clock(*slot, now));
+                let (reply, written) = scripts::close(self.shards[*slot].key.as_ref(), *id, setup.clock(*slot, now));
                 if message.awaited {
                     let report = client.closed(*id, reply, setup.broken);
                     client.hear_shard(*id, Some(report));
@@ -287,7 +304,7 @@ impl World {
                 Fault::Lose | Fault::Repeat => (0..self.flying.len()).collect(),
                 Fault::Late => (0..self.clients.len()).filter(|client| self.flying.awaited_by(*client)).collect(),
                 Fault::Crash => {
-                    let fresh = |client: &Client| client.heard == 0 && client.attempt.is_none();
+                    let fresh = |client: &Client| !client.heard && client.attempt.is_none();
                     (0..self.clients.len()).filter(|client| !fresh(&self.clients[*client])).collect()
                 }
                 Fault::WipeShare => self.wipeable(|slot| !self.may_be_installed(setup, slot)),
@@ -306,18 +323,21 @@ impl World {
 }
 
 /// What a checker explores.
-pub(super) struct Explored(pub Setup);
+pub(super) struct Explored {
+    pub setup: Setup,
+    pub laws: &'static [Law],
+}
 
 impl Model for Explored {
     type State = World;
     type Action = Event;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(&self.0)]
+        vec![World::new(&self.setup)]
     }
 
     fn actions(&self, world: &World, events: &mut Vec<Event>) {
-        let setup = &self.0;
+        let setup = &self.setup;
         if world.now < setup.ticks {
             events.push(Event::Tick);
         }
@@ -342,10 +362,10 @@ impl Model for Explored {
 
     fn next_state(&self, world: &World, event: Event) -> Option<World> {
         let mut next = world.clone();
-        next.happen(&self.0, event).then_some(next)
+        next.happen(&self.setup, event).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        laws::properties()
+        self.laws.iter().map(|law| law.property()).collect()
     }
 }

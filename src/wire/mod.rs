@@ -22,10 +22,10 @@ mod tests;
 pub(crate) use escrow::{CloseReply, CloseRun, HomeReply, HomeRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
+#[cfg(any(test, model))]
+pub(crate) use packed::unpack;
 pub(crate) use packed::{Kind, pack};
 pub(crate) use run::{Reply, Run, Verdicts};
 pub(crate) use scripts::Script;
-#[cfg(any(test, model))]
-pub(crate) use packed::unpack;
 #[cfg(test)]
 pub(crate) use {ledger::BadLedger, packed::Packed, reply::BadReply};

@@ -27,7 +27,10 @@ pub(crate) enum Kind {
     /// A share that home lent.
     Lent = 1,
     /// A share that was closed, with what was left of it.
-    #[cfg_attr(not(any(test, model)), expect(dead_code, reason = "only scripts make one; a client passes its bytes on"))]
+    #[cfg_attr(
+        not(any(test, model)),
+        expect(dead_code, reason = "only scripts make one; a client passes its bytes on")
+    )]
     Tombstone = 2,
 }
 
