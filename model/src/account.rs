@@ -3,8 +3,9 @@
 //! Whatever somebody could still spend is counted where it is, so that the sum is kept by every step: a mistake shows at
 //! the step that makes it, and not only when somebody has spent what it made.
 
+use super::client::Client;
 use super::message::Request;
-use super::server::{Held, SubKey};
+use super::server::{Held, Home, SubKey};
 use super::setup::{Setup, TICK};
 use super::world::World;
 use crate::escrow::Report;
@@ -186,7 +187,7 @@ impl World {
             Some(SubKey::Tombstone(its, held)) if *its == id => held.as_ref().map(level),
             _ => None,
         };
-        let heard = self.clients.iter().flat_map(|client| client.heard_reports()).filter_map(|report| match report {
+        let heard = self.clients.iter().flat_map(Client::heard_reports).filter_map(|report| match report {
             Report::Closed(left) => of(left),
             _ => None,
         });
@@ -200,7 +201,7 @@ impl World {
 
     /// A replica has taken over that has home as it was `before`. What its last write had taken from it may be spent again:
     /// the bursts of the shares that it lent, or the permits of calls.
-    pub(super) fn allow_lost(&mut self, setup: &Setup, before: Option<&super::server::Home>) {
+    pub(super) fn allow_lost(&mut self, setup: &Setup, before: Option<&Home>) {
         let (Some(home), Some(before)) = (&self.home.key, before) else {
             self.account.allow(self.largest(setup).burst());
             return;

@@ -214,12 +214,11 @@ impl Client {
     /// Home's word, in answer to a ledger that was to be written.
     pub(super) fn hear_written(&mut self, definition: Definition, run: &Rewriting, heard: &Heard<'_>) {
         let instead = match heard {
-            Heard::Written(known) => Arc::clone(known),
             // Home has forgotten its last ledger: the next call on it will say so.
             Heard::Refused(Some(known)) if self.view.id.stamp > known.id.stamp => {
                 return self.fail();
             }
-            Heard::Refused(Some(known)) => Arc::clone(known),
+            Heard::Written(known) | Heard::Refused(Some(known)) => Arc::clone(known),
             Heard::Refused(None) => unknown(definition),
         };
         // Unless it has heard something else since it sent that.

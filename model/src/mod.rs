@@ -5,7 +5,7 @@
 //! drives them (`src/flow/sharded/moves.rs`, `escrow.rs`) and the other scripts, line by line. A checker then takes every
 //! order of steps, deliveries and faults that a [`Setup`] allows.
 //!
-//! * `setup`: what is explored. `world`: its states, and what can happen in them.
+//! * `setup`: what is explored. `world`: its states, and what can happen in them. `faults`: what can go wrong.
 //! * `client`, `message`: what a client does and sends. `server`, `scripts`: what the servers hold and do.
 //! * `account`: what was admitted, what there is to spend, and what there may be. `laws`: what must hold in every state.
 //! * `explore`: runs the checker. `story`: what it found, as text.
@@ -15,6 +15,7 @@
 mod account;
 mod client;
 mod explore;
+mod faults;
 mod laws;
 mod message;
 mod scripts;

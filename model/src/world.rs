@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Whether something has to be remembered for a failover that may come.
-    fn may_fail(&self, setup: &Setup, fault: Fault) -> bool {
+    pub(super) fn may_fail(&self, setup: &Setup, fault: Fault) -> bool {
         setup.faults.contains(&fault) && self.faults < setup.most_faults
     }
 
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// A request is carried out, and its client hears of it if it still waits.
-    fn deliver(&mut self, setup: &Setup, message: &Message) {
+    pub(super) fn deliver(&mut self, setup: &Setup, message: &Message) {
         let (now, client) = (self.now, &mut self.clients[message.client]);
         match &message.request {
             Request::Install { slot, id, state, not_after } => {
@@ -234,91 +234,11 @@ impl World {
         }
     }
 
-    fn fail(&mut self, setup: &Setup, fault: Fault, of: usize) {
-        match fault {
-            Fault::Lose => {
-                let message = self.flying.take(of);
-                self.unheard(&message);
-            }
-            Fault::Late => {
-                for message in self.flying.give_up(of) {
-                    self.unheard(&message);
-                }
-            }
-            Fault::Repeat => {
-                let message = self.flying.take(of);
-                self.deliver(setup, &message);
-                self.flying.send(Message { awaited: false, ..message });
-            }
-            Fault::Crash => {
-                self.flying.give_up(of);
-                let Client { told, ids, .. } = self.clients[of];
-                self.clients[of] = Client::new(setup, told, ids);
-            }
-            Fault::WipeShare => self.shards[of] = Server::new(None),
-            Fault::WipeNewShare => {
-                self.account.allow(self.shards[of].key.and_then(|key| key.held()).map_or(0, |held| held.share.burst));
-                self.shards[of] = Server::new(None);
-            }
-            Fault::WipeHome => {
-                self.account.allow(self.largest(setup).burst());
-                self.home = Server::new(None);
-            }
-            Fault::FailShard => {
-                let before = self.shards[of].before.take().map_or(None, |before| *before);
-                for key in [self.shards[of].key, before].into_iter().flatten() {
-                    self.account.allow(key.held().map_or(0, |held| held.share.burst));
-                }
-                self.shards[of].key = before;
-            }
-            Fault::FailHome => {
-                let before = self.home.before.take().map_or(None, |before| *before);
-                self.allow_lost(setup, before.as_ref());
-                self.home.key = before;
-            }
-        }
-    }
-
     /// A client that has heard all it asked for, and finds nothing more to do, is at nothing.
     fn end_attempt(&mut self, setup: &Setup, client: usize) {
         if !self.flying.awaited_by(client) && !self.clients[client].has_errand(setup, self.plan) {
             self.clients[client].attempt = None;
         }
-    }
-
-    /// The client of a request that was lost, or took too long.
-    fn unheard(&mut self, message: &Message) {
-        if !message.awaited {
-            return;
-        }
-        let client = &mut self.clients[message.client];
-        match &message.request {
-            Request::Install { id, .. } | Request::Close { id, .. } => client.hear_shard(*id, None),
-            Request::Home(_) => client.fail(),
-        }
-    }
-
-    fn faults(&self, setup: &Setup, events: &mut Vec<Event>) {
-        for fault in setup.faults {
-            let possible: Vec<usize> = match fault {
-                Fault::Lose | Fault::Repeat => (0..self.flying.len()).collect(),
-                Fault::Late => (0..self.clients.len()).filter(|client| self.flying.awaited_by(*client)).collect(),
-                Fault::Crash => {
-                    let fresh = |client: &Client| !client.heard && client.attempt.is_none();
-                    (0..self.clients.len()).filter(|client| !fresh(&self.clients[*client])).collect()
-                }
-                Fault::WipeShare => self.wipeable(|slot| !self.may_be_installed(setup, slot)),
-                Fault::WipeNewShare => self.wipeable(|slot| self.may_be_installed(setup, slot)),
-                Fault::WipeHome => self.home.key.iter().map(|_| 0).collect(),
-                Fault::FailShard => self.wipeable(|slot| self.shards[slot].before.is_some()),
-                Fault::FailHome => self.home.before.iter().map(|_| 0).collect(),
-            };
-            events.extend(possible.into_iter().map(|of| Event::Fault(*fault, of)));
-        }
-    }
-
-    fn wipeable(&self, may: impl Fn(usize) -> bool) -> Vec<usize> {
-        (1..self.shards.len()).filter(|slot| self.shards[*slot].key.is_some() && may(*slot)).collect()
     }
 }
 
@@ -347,9 +267,11 @@ impl Model for Explored {
             if !world.flying.awaited_by(index) && client.has_errand(setup, world.plan) {
                 events.push(Event::Step(index));
             }
-            if usize::from(client.told) + 1 < setup.limits.len() {
-                events.push(Event::Define(index));
-            }
+        }
+        // One client is told, and the others follow home: whoever it is, they hear of it in any order.
+        let last = world.clients.len() - 1;
+        if usize::from(world.clients[last].told) + 1 < setup.limits.len() {
+            events.push(Event::Define(last));
         }
         events.extend((0..world.flying.len()).map(Event::Deliver));
         if usize::from(world.plan) + 1 < setup.plans.len() {

@@ -5,7 +5,7 @@ use shardlimit_model::model::{Broken, Fault, Law, Setup, breaks, holds};
 /// A request to install that comes twice fills a share again that was spent and wiped meanwhile.
 #[test]
 fn an_install_without_not_after() {
-    let setup = Setup { faults: &[Fault::WipeShare, Fault::Repeat], most_faults: 2, ..Setup::default() };
+    let setup = Setup { clients: 1, faults: &[Fault::WipeShare, Fault::Repeat], most_faults: 2, ..Setup::default() };
     let broken = Some(Broken::InstallsLate);
     breaks("an install without not_after", Law::Permits, &Setup { broken, ..setup });
 }
