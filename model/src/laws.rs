@@ -58,7 +58,8 @@ impl Law {
 
 fn permits(setup: &Setup, world: &World) -> bool {
     let account = &world.account;
-    account.admitted + world.spendable(setup) <= account.budget + account.allowed
+    let allowed = if setup.strict { 0 } else { account.allowed };
+    account.admitted + world.spendable(setup) <= account.budget + allowed
 }
 
 fn once(world: &World) -> bool {

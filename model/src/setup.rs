@@ -31,6 +31,8 @@ pub struct Setup {
     pub faults: &'static [Fault],
     /// How many faults there may be in one history.
     pub most_faults: u8,
+    /// Faults may cost nothing, not even what is documented.
+    pub strict: bool,
     /// What is done wrong on purpose.
     pub broken: Option<Broken>,
 }
@@ -82,6 +84,7 @@ impl Default for Setup {
             ahead: &[0, 0],
             faults: &[],
             most_faults: 0,
+            strict: false,
             broken: None,
         }
     }

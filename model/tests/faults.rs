@@ -20,13 +20,13 @@ fn two_faults_of_network_and_clients() {
 
 #[test]
 fn a_limit_is_lowered_while_shards_are_out_of_reach() {
-    let setup = Setup { limits: LOWERED, faults: &[Lose, Late], most_faults: 1, ticks: 0, ..Setup::default() };
+    let setup = Setup { limits: LOWERED, faults: &[Lose, Late], most_faults: 1, ticks: 1, ..Setup::default() };
     holds("a limit is lowered, network", &setup);
 }
 
 #[test]
 fn a_limit_is_raised_while_shards_are_out_of_reach() {
-    let setup = Setup { limits: RAISED, faults: &[Lose, Late], most_faults: 1, ticks: 0, ..Setup::default() };
+    let setup = Setup { limits: RAISED, faults: &[Lose, Late], most_faults: 1, ticks: 1, ..Setup::default() };
     holds("a limit is raised, network", &setup);
 }
 
