@@ -19,15 +19,19 @@ fn two_faults_of_network_and_clients() {
 }
 
 #[test]
-fn a_limit_is_lowered_while_shards_are_out_of_reach() {
-    let setup = Setup { limits: LOWERED, faults: &[Lose, Late], most_faults: 1, ticks: 1, ..Setup::default() };
-    holds("a limit is lowered, network", &setup);
+fn a_limit_changes_while_requests_are_lost_and_late() {
+    for (name, limits) in [("a limit is lowered, network", LOWERED), ("a limit is raised, network", RAISED)] {
+        holds(name, &Setup { limits, faults: &[Lose, Late], most_faults: 1, ticks: 0, ..Setup::default() });
+    }
 }
 
+/// What is out of reach goes on at its old rate, and counts against the new limit.
 #[test]
-fn a_limit_is_raised_while_shards_are_out_of_reach() {
-    let setup = Setup { limits: RAISED, faults: &[Lose, Late], most_faults: 1, ticks: 1, ..Setup::default() };
-    holds("a limit is raised, network", &setup);
+fn a_limit_changes_while_shares_are_out_of_reach_for_some_time() {
+    for (name, limits) in [("a limit is lowered, in time", LOWERED), ("a limit is raised, in time", RAISED)] {
+        let setup = Setup { clients: 1, limits, faults: &[Lose, Late], most_faults: 2, ..Setup::default() };
+        holds(name, &setup);
+    }
 }
 
 #[test]
@@ -82,11 +86,11 @@ fn home_forgets_its_last_write_while_a_limit_is_lowered() {
 /// It costs the burst of the limit, as for any key that is wiped, and the rate of what was lent until home is told of it.
 #[test]
 fn home_is_wiped() {
-    holds("home is wiped", &Setup { faults: &[WipeHome], most_faults: 1, ticks: 0, ..Setup::default() });
+    holds("home is wiped", &Setup { faults: &[WipeHome], most_faults: 1, ticks: 1, ..Setup::default() });
 }
 
 #[test]
-fn home_is_wiped_and_clients_crash() {
-    let setup = Setup { faults: &[WipeHome, Crash], most_faults: 2, ticks: 0, ..Setup::default() };
-    holds("home is wiped and clients crash", &setup);
+fn home_is_wiped_and_its_client_crashes() {
+    let setup = Setup { clients: 1, faults: &[WipeHome, Crash], most_faults: 2, ticks: 1, ..Setup::default() };
+    holds("home is wiped and its client crashes", &setup);
 }
