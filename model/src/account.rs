@@ -22,6 +22,8 @@ pub(super) struct Account {
     pub budget: i64,
     /// What faults may have cost until now, as documented.
     pub allowed: i64,
+    /// Whether a server has forgotten something. Only then may there be shares that home knows nothing of.
+    pub forgot: bool,
 }
 
 /// What comes back in a tick.
@@ -37,7 +39,7 @@ pub(super) struct Rates {
 
 impl Account {
     pub(super) fn new(setup: &Setup) -> Self {
-        Self { admitted: 0, budget: setup.limit(0).burst() as i64 * PERMIT, allowed: 0 }
+        Self { admitted: 0, budget: setup.limit(0).burst() as i64 * PERMIT, allowed: 0, forgot: false }
     }
 
     pub(super) fn admit(&mut self, permits: u64) {
@@ -50,7 +52,7 @@ impl Account {
 
     pub(super) fn tick(&mut self, rates: Rates) {
         self.budget += rates.limit;
-        self.allowed += rates.forgotten;
+        self.allowed += if self.forgot { rates.forgotten } else { 0 };
     }
 }
 

@@ -9,6 +9,8 @@ use super::world::{Event, World};
 impl World {
     /// The server, client or message that a fault befalls is `of`.
     pub(super) fn fail(&mut self, setup: &Setup, fault: Fault, of: usize) {
+        self.account.forgot |=
+            matches!(fault, Fault::WipeNewShare | Fault::WipeHome | Fault::FailShard | Fault::FailHome);
         match fault {
             Fault::Lose => {
                 let message = self.flying.take(of);

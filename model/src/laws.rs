@@ -45,7 +45,8 @@ impl Law {
             Self::Permits => Property::always(self.name(), |model: &Explored, world| permits(&model.setup, world)),
             Self::Rate => Property::always(self.name(), |model: &Explored, world: &World| {
                 let rates = world.rates(&model.setup);
-                rates.in_ledger <= rates.limit
+                let forgotten = if world.account.forgot { 0 } else { rates.forgotten };
+                rates.in_ledger + forgotten <= rates.limit
             }),
             Self::Once => Property::always(self.name(), |_, world| once(world)),
             Self::Readable => Property::always(self.name(), |_, world: &World| world.unreadable.is_none()),
