@@ -18,6 +18,13 @@ fn two_faults_of_network_and_clients() {
     holds("two faults of network and clients", &setup);
 }
 
+/// A share that can't be reached stays lent, also where nothing else is to be lent to its slot.
+#[test]
+fn shards_go_while_requests_are_lost_and_late() {
+    let setup = Setup { plans: &[&[1], &[]], faults: &[Lose, Late], most_faults: 1, ticks: 0, ..Setup::default() };
+    holds("shards go while requests are lost and late", &setup);
+}
+
 #[test]
 fn a_limit_changes_while_requests_are_lost_and_late() {
     for (name, limits) in [("a limit is lowered, network", LOWERED), ("a limit is raised, network", RAISED)] {
