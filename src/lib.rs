@@ -77,6 +77,9 @@ mod key;
 mod leases;
 mod limit;
 mod limiter;
+#[cfg(model)]
+#[path = "../model/src/mod.rs"]
+pub mod model;
 mod named;
 #[cfg(feature = "redis")]
 mod observe;

@@ -22,12 +22,10 @@ mod tests;
 pub(crate) use escrow::{CloseReply, CloseRun, HomeReply, HomeRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
+#[cfg(any(test, model))]
+pub(crate) use packed::unpack;
 pub(crate) use packed::{Kind, pack};
 pub(crate) use run::{Reply, Run, Verdicts};
 pub(crate) use scripts::Script;
 #[cfg(test)]
-pub(crate) use {
-    ledger::BadLedger,
-    packed::{Packed, unpack},
-    reply::BadReply,
-};
+pub(crate) use {ledger::BadLedger, packed::Packed, reply::BadReply};

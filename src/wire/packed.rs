@@ -2,12 +2,12 @@
 //! know, and at home the ledger.
 
 use super::GrantId;
-#[cfg(test)]
+#[cfg(any(test, model))]
 use crate::clock::Micros;
 use crate::kernel::State;
 use crate::kernel::bucket::Bucket;
 use crate::kernel::fixed_window::FixedWindow;
-#[cfg(test)]
+#[cfg(any(test, model))]
 use crate::kernel::sliding_window::{Part, SlidingWindow};
 use crate::limit::Share;
 
@@ -27,7 +27,10 @@ pub(crate) enum Kind {
     /// A share that home lent.
     Lent = 1,
     /// A share that was closed, with what was left of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only scripts make one; a client passes its bytes on"))]
+    #[cfg_attr(
+        not(any(test, model)),
+        expect(dead_code, reason = "only scripts make one; a client passes its bytes on")
+    )]
     Tombstone = 2,
 }
 
@@ -92,7 +95,7 @@ pub(super) fn is_lent(bytes: &[u8], share: &Share, id: GrantId) -> bool {
 }
 
 /// A sub-key read back, to the last byte.
-#[cfg(test)]
+#[cfg(any(test, model))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packed {
     pub kind: Kind,
@@ -103,7 +106,7 @@ pub(crate) struct Packed {
 }
 
 /// Reads what a test put there or a script wrote; anything else fails the test.
-#[cfg(test)]
+#[cfg(any(test, model))]
 pub(crate) fn unpack(bytes: &[u8]) -> Packed {
     use crate::limit::{BucketShare, WindowShare};
     assert_eq!(bytes[0], VERSION);
