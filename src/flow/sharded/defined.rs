@@ -112,8 +112,12 @@ impl SharedLimit {
             self.heed(entry);
         }
         let ledger = &entry.load().ledger;
+        if ledger.wanted().revision < revision {
+            let gone = || Fault::NotSent("home was not there to take it".into());
+            return Err(settled.err().unwrap_or_else(gone).into_error());
+        }
         // A share out of reach is no reason to say that it is not in force where it is.
-        if ledger.next.is_some() || ledger.definition.revision < revision {
+        if ledger.next.is_some() {
             settled.map_err(Fault::into_error)?;
         }
         Ok(ledger.wanted().limit)

@@ -33,7 +33,7 @@ impl SharedLimit {
     /// A key that nobody has taken anything from is not split.
     fn errand(&self, entry: &Entry, view: &View, used: bool) -> Option<Errand> {
         let ledger = &view.ledger;
-        if self.defined().definition.replaces(ledger.wanted()) {
+        if self.defined.load().definition.replaces(ledger.wanted()) {
             return Some(Errand::Now);
         }
         if view.is_moving() {
