@@ -8,9 +8,11 @@ use ::redis::cluster_async::ClusterConnection;
 use tokio::runtime::Handle;
 
 use super::Builder;
+use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::Shared;
 use crate::plan::Shards;
+use crate::policy::{FailurePolicy, PolicyCell};
 use crate::selector::{RoundRobin, Selector};
 #[cfg(feature = "tls")]
 use crate::store::cluster::Certificates;
@@ -27,6 +29,10 @@ pub(super) struct RedisSettings {
     shards: Shards,
     selector: Arc<dyn Selector>,
     timeout: Duration,
+    deadline: Duration,
+    policy: FailurePolicy,
+    gateways: u32,
+    breaker: BreakerSettings,
     ceiling: Duration,
     hot: u64,
     runtime: Option<Handle>,
@@ -42,9 +48,14 @@ impl Default for RedisSettings {
             urls: None,
             shards: Shards::PerMaster,
             selector: Arc::new(RoundRobin),
-            // A round trip takes under a millisecond; a failover takes seconds. What lies between is a stall
-            // that is worth waiting for as long as there is nothing better to do.
+            // A failover takes seconds; what takes less is a stall, and its answers are worth having: what they granted to
+            // calls that are over goes back.
             timeout: Duration::from_millis(500),
+            // A round trip takes under a millisecond. Whoever asks a limiter has better things to do than to wait for it.
+            deadline: Duration::from_millis(50),
+            policy: FailurePolicy::default(),
+            gateways: 0,
+            breaker: BreakerSettings::default(),
             // Long against a round trip, so that an overloaded key costs next to nothing; short for those who wait for what
             // another process gave back.
             ceiling: Duration::from_secs(1),
@@ -66,6 +77,8 @@ impl fmt::Debug for RedisSettings {
             .field("urls", &self.urls.as_ref().map_or(0, Vec::len))
             .field("shards", &self.shards)
             .field("timeout", &self.timeout)
+            .field("deadline", &self.deadline)
+            .field("policy", &self.policy)
             .finish_non_exhaustive()
     }
 }
@@ -114,8 +127,66 @@ impl Builder {
         self
     }
 
-    /// The longest that one request to the store may take before its call ends with an error: up to an hour. Default:
-    /// 500 ms. A call that hops or gathers makes several; over a `ClusterConnection` each redirect counts anew.
+    /// The longest that a call to `acquire` may take: up to an hour. Default: 50 ms. Then it is decided by the
+    /// [failure policy](Self::on_failure). What the store grants after that goes back to it.
+    ///
+    /// [`NamedLimit::deadline`](crate::NamedLimit::deadline) gives single calls another one. The limiter keeps them by its own
+    /// tasks: callers need no timer, whatever they run on.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).deadline(Duration::from_millis(10)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.redis.deadline = deadline;
+        self
+    }
+
+    /// What decides the calls of a shard that can't be asked. Default: [`FailurePolicy::Local`] at half of what was granted
+    /// here lately. [`Limiter::set_failure_policy`](crate::Limiter::set_failure_policy) and
+    /// [`NamedLimit::set_failure_policy`](crate::NamedLimit::set_failure_policy) change it while it is in use.
+    ///
+    /// ```
+    /// # use shardlimit::{FailurePolicy, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).on_failure(FailurePolicy::Open).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
+        self.redis.policy = policy;
+        self
+    }
+
+    /// How many processes share these limits. Only [`FailurePolicy::Local`] asks, where a process was granted nothing lately:
+    /// then its part of a shard is this part of it. Default: nobody knows, and such a process denies.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).gateways(12).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn gateways(mut self, processes: u32) -> Self {
+        self.redis.gateways = processes;
+        self
+    }
+
+    /// When a master is not asked any more, and when it is again. A `ClusterConnection` of your own has no breakers.
+    ///
+    /// ```
+    /// # use shardlimit::{BreakerSettings, Limiter}; use std::time::Duration;
+    /// let mut breaker = BreakerSettings::default();
+    /// breaker.slow = Duration::from_millis(20);
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).breaker(breaker).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn breaker(mut self, settings: BreakerSettings) -> Self {
+        self.redis.breaker = settings;
+        self
+    }
+
+    /// The longest that one request to the store may take before it counts as lost: up to an hour. Default: 500 ms. A call does
+    /// not wait that long: it has its [deadline](Self::deadline). Refunds, looks and changes of limits may. Over a
+    /// `ClusterConnection` each redirect counts anew.
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
@@ -220,7 +291,7 @@ impl Builder {
 
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
-        let RedisSettings { shards, selector, timeout, ceiling, hot, runtime, .. } = &self.redis;
+        let RedisSettings { shards, selector, timeout, deadline, ceiling, hot, runtime, .. } = &self.redis;
         if *hot == 0 {
             let message = "must be at least 1 script run a second, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "hot", message));
@@ -229,10 +300,10 @@ impl Builder {
             let message = format!("must be at most {LONGEST_TIMEOUT:?}, got {ceiling:?}");
             return Err(Error::new(ErrorKind::InvalidSetting, "ceiling", message));
         }
-        if timeout.is_zero() || *timeout > LONGEST_TIMEOUT {
-            let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {timeout:?}");
-            return Err(Error::new(ErrorKind::InvalidSetting, "timeout", message));
+        for (field, time) in [("timeout", *timeout), ("deadline", *deadline)] {
+            check_time(field, time)?;
         }
+        let policy = self.redis.policy.check()?;
         let Some(transport) = self.transport(*timeout)? else { return Ok(None) };
         Ok(Some(Shared {
             engine: Arc::new(Engine::new(transport, runtime.clone())),
@@ -241,9 +312,13 @@ impl Builder {
             selector: Arc::clone(selector),
             clock: self.clock.clone().unwrap_or_default(),
             timeout: *timeout,
+            deadline: *deadline,
+            policy: Arc::new(PolicyCell::new(Some(policy))),
+            gateways: self.redis.gateways,
             ceiling: *ceiling,
             max_keys: self.max_keys,
             hot: *hot,
+            shadow: self.shadow,
         }))
     }
 
@@ -256,9 +331,19 @@ impl Builder {
         let settings = Settings::new(
             urls,
             timeout,
+            self.redis.breaker.check()?,
             #[cfg(feature = "tls")]
             &self.redis.certificates,
         )?;
         Ok(Some(Transport::Direct(Arc::new(Router::new(settings)))))
     }
+}
+
+/// A time to wait for something.
+pub(crate) fn check_time(field: &'static str, time: Duration) -> Result<(), Error> {
+    if time.is_zero() || time > LONGEST_TIMEOUT {
+        let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {time:?}");
+        return Err(Error::new(ErrorKind::InvalidSetting, field, message));
+    }
+    Ok(())
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use super::{Limiter, Store};
+use crate::breaker::{BreakerForce, BreakerState};
 use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::{Shared, SharedLimit, moment};
 use crate::leases::Leases;
 use crate::limit::Limit;
 use crate::named::NamedLimit;
 use crate::plan::{Definition, SET};
+use crate::policy::FailurePolicy;
 use crate::sync::lock;
 
 /// Needs the feature `redis`.
@@ -110,6 +112,65 @@ impl Limiter {
         }
         let message = format!("some leases were not confirmed within {within:?}; the others are given back");
         Err(Error::new(ErrorKind::Unknown, "leases", message))
+    }
+
+    /// Changes what decides the calls of shards that can't, for all limits that have no policy of their own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] for a ratio that is none.
+    ///
+    /// ```
+    /// # use shardlimit::{FailurePolicy, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+    /// limiter.set_failure_policy(FailurePolicy::Open)?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn set_failure_policy(&self, policy: FailurePolicy) -> Result<(), Error> {
+        let policy = policy.check()?;
+        if let Store::Shared(shared) = &self.0.store {
+            shared.policy.set(Some(policy));
+        }
+        Ok(())
+    }
+
+    /// The breaker of each master that is known, by its address. None on the embedded store, nor over a `ClusterConnection`.
+    ///
+    /// ```no_run
+    /// # fn run(limiter: shardlimit::Limiter) {
+    /// for (master, state) in limiter.breakers() {
+    ///     println!("{master} {}", state.name());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match &self.0.store {
+            Store::Local { .. } => Vec::new(),
+            Store::Shared(shared) => shared.engine.transport.breakers(),
+        }
+    }
+
+    /// Opens or closes the breaker of a master by hand, for as long as nothing else is said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] if no master has this address: it is one of [`breakers`](Self::breakers).
+    ///
+    /// ```no_run
+    /// # fn run(limiter: shardlimit::Limiter) -> Result<(), shardlimit::Error> {
+    /// limiter.force_breaker("10.0.0.3:6379", shardlimit::BreakerForce::Open)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn force_breaker(&self, master: &str, force: BreakerForce) -> Result<(), Error> {
+        let known = match &self.0.store {
+            Store::Local { .. } => false,
+            Store::Shared(shared) => shared.engine.transport.force_breaker(master, force),
+        };
+        if known {
+            return Ok(());
+        }
+        let message = format!("no master is known by the address {master:?}");
+        Err(Error::new(ErrorKind::InvalidSetting, "breaker", message))
     }
 
     /// The topology of the cluster, as it changes. `None` on the embedded store.

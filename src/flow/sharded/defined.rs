@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use super::SharedLimit;
-use super::call::error_of;
 use super::entry::{Entry, View};
 use super::job::{Miss, Work};
 use super::lane::is_due;
@@ -106,12 +105,13 @@ impl SharedLimit {
             of.rest(key);
             let _ = done.send(result);
         })?;
-        set.await.unwrap_or_else(|_| Err(error_of(Miss::ended())))
+        set.await.unwrap_or_else(|_| Err(Miss::Ended { sent: true }.into_error()))
     }
 
     async fn set_at_home(self: &Arc<Self>, entry: &Arc<Entry>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
-        if let Err(Miss::Failed(error)) = self.put(entry, entry.view().home(), Work::Make).await {
-            return Err(error);
+        match self.put(entry, entry.view().home(), Work::Make).await {
+            Ok(_) | Err(Miss::Stale) => {}
+            Err(miss) => return Err(miss.into_error()),
         }
         let present = *entry.load().ledger.wanted();
         let (class, shards) = if entry.is_record() { (SET, Shards::Off) } else { (SET_KEY, present.shards) };
@@ -153,7 +153,7 @@ impl SharedLimit {
         }
         match self.put(entry, entry.view().home(), Work::Look).await {
             Ok(_) | Err(Miss::Stale) => Ok(entry.load().ledger.wanted().limit),
-            Err(Miss::Failed(error)) => Err(error),
+            Err(miss) => Err(miss.into_error()),
         }
     }
 

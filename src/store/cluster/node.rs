@@ -8,7 +8,9 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushIn
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::breaker::Breaker;
 use super::fault::{Address, Fault};
+use crate::breaker::BreakerSettings;
 use crate::observe;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +33,7 @@ pub(crate) struct Node {
     opened: AtomicU64,
     /// Rung when the connection is lost.
     lost: Arc<Notify>,
+    pub breaker: Breaker,
 }
 
 /// An open connection. The number tells it from those before and after it.
@@ -47,9 +50,9 @@ struct Attempts {
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, info: ConnectionInfo, lost: Arc<Notify>) -> Self {
-        let opening = tokio::sync::Mutex::default();
-        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost }
+    pub(crate) fn new(address: Address, info: ConnectionInfo, lost: Arc<Notify>, breaker: BreakerSettings) -> Self {
+        let (opening, breaker) = (tokio::sync::Mutex::default(), Breaker::new(breaker));
+        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -63,6 +66,20 @@ impl Node {
     /// # Cancel safety
     /// The command may run if `sent` says so.
     pub(super) async fn call(
+        self: &Arc<Self>,
+        command: &Cmd,
+        asking: bool,
+        sent: &crate::sync::atomic::AtomicBool,
+    ) -> Result<Value, Fault> {
+        let Some(pass) = self.breaker.pass(std::time::Instant::now()) else {
+            return Err(Fault::NotSent(format!("the breaker of {} is open", self.address)));
+        };
+        let reply = self.send(command, asking, sent).await;
+        pass.ended(&reply);
+        reply
+    }
+
+    async fn send(
         self: &Arc<Self>,
         command: &Cmd,
         asking: bool,

@@ -51,15 +51,6 @@ pub(super) struct Look {
     pub(super) failure: Option<String>,
 }
 
-/// What is known of a request that has no answer.
-#[derive(Default)]
-struct Fate {
-    /// It is on its way.
-    sent: AtomicBool,
-    /// Why it waits.
-    fault: Mutex<Option<Fault>>,
-}
-
 /// One script run on one key.
 pub(crate) struct Request<'a> {
     pub slot: Slot,
@@ -67,6 +58,8 @@ pub(crate) struct Request<'a> {
     pub key: &'a [u8],
     /// Adds the script's arguments.
     pub arguments: &'a (dyn Fn(&mut Cmd) + Sync),
+    /// Whether it is on its way, and may run.
+    pub sent: &'a AtomicBool,
 }
 
 impl Request<'_> {
@@ -116,17 +109,18 @@ impl Router {
     /// # Cancel safety
     /// The script may have run.
     pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
-        let fate = Fate::default();
+        // Why it waits.
+        let waits_for = Mutex::default();
         let timeout = self.settings.timeout;
-        match timeout_at(Instant::now() + timeout, self.follow(request, &fate)).await {
+        match timeout_at(Instant::now() + timeout, self.follow(request, &waits_for)).await {
             Ok(reply) => reply,
-            Err(_) if fate.sent.load(Ordering::Relaxed) => {
+            Err(_) if request.sent.load(Ordering::Relaxed) => {
                 let node = self.node_of(request.slot).map_or_else(|_| "the master".into(), |n| n.address.to_string());
                 self.doubt.notify_one();
                 Err(Fault::Unknown(format!("no answer from {node} within {timeout:?}")))
             }
             Err(_) => {
-                let fault = lock(&fate.fault).take().map(Fault::what);
+                let fault = lock(&waits_for).take().map(Fault::what);
                 let why = self.looked.borrow().failure.clone().or(fault).unwrap_or_else(|| "no connection".into());
                 Err(Fault::NotSent(format!("{why}, for {timeout:?}")))
             }
@@ -134,14 +128,14 @@ impl Router {
     }
 
     /// Until an answer, or a fault for which nothing more can be done here.
-    async fn follow(&self, request: &Request<'_>, fate: &Fate) -> Result<Value, Fault> {
+    async fn follow(&self, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
         let mut redirects = 0;
         let mut command = request.command(by_source);
         loop {
             let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
-                Ok(node) => match node.call(&command, asking, &fate.sent).await {
+                Ok(node) => match node.call(&command, asking, request.sent).await {
                     Err(Fault::NoScript) if !by_source => {
                         by_source = true;
                         command = request.command(by_source);
@@ -178,7 +172,7 @@ impl Router {
             if redirects > REDIRECTS {
                 // The nodes do not agree yet, or none can serve: not before the watcher has looked again.
                 (to, asking, redirects) = (None, false, 0);
-                *lock(&fate.fault) = Some(fault.clone());
+                *lock(waits_for) = Some(fault.clone());
                 let mut looked = self.looked.subscribe();
                 self.doubt.notify_one();
                 if looked.changed().await.is_err() {
@@ -213,14 +207,23 @@ impl Router {
         if let Some(node) = nodes.get(address) {
             return Arc::clone(node);
         }
-        let node = Node::new(address.clone(), self.settings.info_of(address), Arc::clone(&self.doubt));
+        let node =
+            Node::new(address.clone(), self.settings.info_of(address), Arc::clone(&self.doubt), self.settings.breaker);
         let node = Arc::new(node);
         nodes.insert(address.clone(), Arc::clone(&node));
         node
     }
 
+    /// A call on a shard of this slot has reached its deadline without an answer.
+    pub(super) fn is_overdue(&self, slot: Slot) {
+        if let Ok(node) = self.node_of(slot) {
+            node.breaker.overdue(std::time::Instant::now());
+        }
+        self.doubt.notify_one();
+    }
+
     /// The nodes of the present view.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.view.load().nodes.to_vec()
     }
 

@@ -7,6 +7,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use super::fault::Address;
+use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
 
 /// What every connection has in common.
@@ -17,6 +18,7 @@ pub(crate) struct Settings {
     template: ConnectionInfo,
     /// The longest that a request may take, from the moment it is sent.
     pub timeout: Duration,
+    pub breaker: BreakerSettings,
 }
 
 impl Settings {
@@ -24,6 +26,7 @@ impl Settings {
     pub(crate) fn new(
         urls: &[String],
         timeout: Duration,
+        breaker: BreakerSettings,
         #[cfg(feature = "tls")] certificates: &super::tls::Certificates,
     ) -> Result<Self, Error> {
         let mut seeds = Vec::with_capacity(urls.len());
@@ -44,7 +47,7 @@ impl Settings {
         // A connection that was cut in silence is given up when what was sent on it is not even received.
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout((4 * timeout).max(Duration::from_secs(5)));
-        Ok(Self { seeds, template: info.set_redis_settings(redis).set_tcp_settings(tcp), timeout })
+        Ok(Self { seeds, template: info.set_redis_settings(redis).set_tcp_settings(tcp), timeout, breaker })
     }
 
     pub(crate) fn seeds(&self) -> &[Address] {
@@ -119,6 +122,7 @@ mod tests {
         Settings::new(
             &urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
             Duration::from_secs(1),
+            BreakerSettings::default(),
             #[cfg(feature = "tls")]
             &super::super::tls::Certificates::default(),
         )

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::own::OwnConnection;
 use super::router::{Request, Router};
 use super::{Fault, watcher};
+use crate::breaker::{BreakerForce, BreakerState};
 use crate::key::Slot;
 use crate::sync::Arc;
 use crate::topology::Topology;
@@ -39,6 +40,39 @@ impl Transport {
             Self::Direct(router) => router.time_at(slot).await,
             #[cfg(feature = "cluster-async")]
             Self::Own(connection) => connection.time_at(slot).await,
+        }
+    }
+
+    /// The breaker of each master.
+    pub(crate) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match self {
+            Self::Direct(router) => {
+                let nodes = router.nodes();
+                nodes.iter().map(|node| (node.address.to_string(), node.breaker.state())).collect()
+            }
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => Vec::new(),
+        }
+    }
+
+    /// Opens or closes one by hand. `false`: there is no such master.
+    pub(crate) fn force_breaker(&self, master: &str, force: BreakerForce) -> bool {
+        match self {
+            Self::Direct(router) => {
+                let node = router.nodes().into_iter().find(|node| node.address.to_string() == master);
+                node.inspect(|node| node.breaker.force(force)).is_some()
+            }
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => false,
+        }
+    }
+
+    /// A call on a shard of this slot has reached its deadline without an answer.
+    pub(crate) fn is_overdue(&self, slot: Slot) {
+        match self {
+            Self::Direct(router) => router.is_overdue(slot),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => {}
         }
     }
 
