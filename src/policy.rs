@@ -1,5 +1,8 @@
 //! What decides while a shard can't.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::error::{Error, ErrorKind};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +56,48 @@ impl FailurePolicy {
                 Err(Error::new(ErrorKind::InvalidSetting, "on_failure", message))
             }
             policy => Ok(policy),
+        }
+    }
+}
+
+/// `open`, `closed`, `error`, `local`, or `local` with a ratio: `local:0.8`.
+///
+/// ```
+/// use shardlimit::FailurePolicy;
+///
+/// assert_eq!("local:0.8".parse(), Ok(FailurePolicy::Local { ratio: 0.8 }));
+/// assert_eq!("local".parse(), Ok(FailurePolicy::default()));
+/// assert!("local:2".parse::<FailurePolicy>().is_err());
+/// ```
+impl FromStr for FailurePolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || {
+            let message = format!("must be open, closed, error, local or local:RATIO, got {text:?}");
+            Error::new(ErrorKind::InvalidSetting, "on_failure", message)
+        };
+        match text {
+            "open" => Ok(Self::Open),
+            "closed" => Ok(Self::Closed),
+            "error" => Ok(Self::Error),
+            "local" => Ok(Self::default()),
+            _ => {
+                let ratio = text.strip_prefix("local:").and_then(|ratio| ratio.parse().ok());
+                Self::Local { ratio: ratio.ok_or_else(wrong)? }.check()
+            }
+        }
+    }
+}
+
+/// As it is read.
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { ratio } => write!(f, "local:{ratio}"),
+            Self::Open => f.write_str("open"),
+            Self::Closed => f.write_str("closed"),
+            Self::Error => f.write_str("error"),
         }
     }
 }
@@ -131,9 +176,17 @@ mod tests {
         ] {
             cell.set(Some(policy));
             assert_eq!(cell.get(), Some(policy));
+            assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         cell.set(None);
         assert_eq!(cell.get(), None);
+    }
+
+    #[test]
+    fn what_is_no_policy_is_named() {
+        for text in ["", "Open", "local:", "local:x", "local:0", "local: 0.5", "fail"] {
+            assert_eq!(text.parse::<FailurePolicy>().unwrap_err().field(), "on_failure", "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use shardlimit::{Error, ErrorKind, Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, Server, client, define, exactly, left, race, take, take_all};
+use shared::{BURST, Cluster, Layout, Server, candid, client, define, exactly, left, race, take, take_all};
 
 /// The least that a user needs. With `+script|load` besides, the first run of a script on a server is as fast as any.
 const RULE: &str = "~shardlimit:* +eval +evalsha +cluster|slots +cluster|info +asking +time +get +set +pttl";
@@ -55,7 +55,7 @@ fn set_user(connection: &mut redis::Connection, rule: &str) {
 
 fn with_user(port: u16, text: &str, timeout: Duration) -> NamedLimit {
     let url = format!("redis://gateway:pa%3Ass%40word@127.0.0.1:{port}");
-    define(Limiter::builder().redis([url]).timeout(timeout), text)
+    define(candid(Limiter::builder().redis([url]).timeout(timeout)), text)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +64,7 @@ async fn a_password_or_a_user_with_few_rights_is_enough() {
     set_user(&mut server.connection(), RULE);
     cmd("CONFIG").arg("SET").arg("requirepass").arg("secret").query::<()>(&mut server.connection()).unwrap();
     let url = format!("redis://:secret@127.0.0.1:{}", server.port);
-    let by_password = define(Limiter::builder().redis([url]).timeout(LONG), shared::SPLIT[0]);
+    let by_password = define(candid(Limiter::builder().redis([url]).timeout(LONG)), shared::SPLIT[0]);
     let by_user = with_user(server.port, shared::SPLIT[0], LONG);
     assert_eq!(race(&[by_password, by_user], "hot", 2).await, BURST);
 }
@@ -139,7 +139,7 @@ async fn a_wrong_password_is_told_without_showing_it() {
     }
     for user in ["", "gateway"] {
         let url = format!("redis://{user}:hunter2@127.0.0.1:{port}");
-        let builder = Limiter::builder().redis([url]).timeout(Duration::from_millis(700));
+        let builder = candid(Limiter::builder().redis([url]).timeout(Duration::from_millis(700)));
         assert!(!format!("{builder:?}").contains("hunter2"));
         let limiter = builder.build().unwrap();
         let limit = limiter.define("api", shared::SPLIT[0].parse().unwrap()).unwrap();

@@ -6,10 +6,11 @@
 mod server;
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use server::Server;
-use shardlimit::{ErrorKind, Limiter};
+use shardlimit::{ErrorKind, FailurePolicy, Limiter};
 
 /// An authority of our own, and a certificate by it for this machine's loopback, which serves both ends.
 struct Papers {
@@ -85,7 +86,7 @@ async fn both_ends_show_their_papers() {
     let (folder, papers) = (Folder::new("tls"), Papers::new());
     let (_server, port) = papers.server(&folder.0);
     let url = format!("rediss://localhost:{port}");
-    let builder = Limiter::builder().redis([url]);
+    let builder = Limiter::builder().redis([url]).deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error);
 
     let known = builder.clone().tls_authority(papers.authority.clone()).tls_client(papers.certificate, papers.key);
     let limit = known.build().unwrap().define("api", "2/day".parse().unwrap()).unwrap();

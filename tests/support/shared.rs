@@ -37,8 +37,12 @@ pub fn url(server: &Server) -> String {
 
 /// A client with time-outs that no stall of a busy machine reaches, and that says what went wrong.
 pub fn client(server: &Server) -> Builder {
-    let patient = Limiter::builder().redis([url(server)]).timeout(Duration::from_secs(10));
-    patient.deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error)
+    candid(Limiter::builder().redis([url(server)]).timeout(Duration::from_secs(10)))
+}
+
+/// A client whose calls wait for as long as its requests may take, and then say what went wrong.
+pub fn candid(builder: Builder) -> Builder {
+    builder.deadline(Duration::from_secs(60)).on_failure(FailurePolicy::Error)
 }
 
 /// A client that knows one node of the cluster.

@@ -107,7 +107,7 @@ proptest! {
         leave(&mut seats, 1);
         let sealed = round.seal(0);
         leave(&mut seats, 2);
-        let late = gone[..works.len()].iter().filter(|gone| **gone == 3).count() as u64;
+        let late = gone[..works.len()].iter().map(|gone| u64::from(*gone == 3)).sum::<u64>();
         prop_assert_eq!((expire(&round, 49), expire(&round, 50), expire(&round, 51)), (0, late, 0));
         let decided = decide(share, &mut None, &sealed);
         let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
