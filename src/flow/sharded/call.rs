@@ -75,6 +75,7 @@ impl SharedLimit {
         now: Micros,
         within: Option<Micros>,
     ) -> Result<Decision, Error> {
+        self.engine.check()?;
         let call = Call { permits, turn: entry.next_turn(now), due: now + within.unwrap_or(self.deadline) };
         if let Some(span) = observe::acquire(&self.name, &entry.key, permits) {
             return Box::pin(self.decide(entry, call, now, 1).instrument(span)).await;
@@ -114,7 +115,18 @@ impl SharedLimit {
                     observe::allowed(&self.name, &entry.key, call.permits, call.turn);
                     Ok(allowed(entry, call.permits, &found))
                 }
-                answer => self.go_on(entry, call, attempt, Some((asked.slot, answer))).await,
+                answer => {
+                    let is_unknown = is_unknown(&answer);
+                    let decided = self.go_on(entry, call, attempt, Some((asked.slot, answer))).await;
+                    if is_unknown
+                        && matches!(&decided, Ok(decision) if decision.is_allowed())
+                        && asked.admit()
+                        && let Some(lane) = entry.load().lanes.iter().find(|lane| lane.slot == asked.slot)
+                    {
+                        lane.counts.fallback.owe(call.permits);
+                    }
+                    decided
+                }
             }
         }
     }
@@ -149,7 +161,10 @@ impl SharedLimit {
                 Err(miss) => {
                     let view = entry.view();
                     let lane = view.lanes.iter().find(|lane| Some(lane.slot) == asked).unwrap_or(view.home());
-                    self.by_policy(entry, lane, permits, now, || miss.into_error())
+                    let error = miss.into_error();
+                    // What may have been charged is not charged again.
+                    let owes = error.kind() != ErrorKind::Unknown;
+                    self.by_policy(entry, lane, permits, now, owes, || error)
                 }
             }
         })
@@ -214,7 +229,7 @@ impl SharedLimit {
                 Some(other) => lane = other,
                 None if is_sick => {
                     self.try_again(entry, lane, now);
-                    let decision = self.by_policy(entry, lane, permits, now, || lane.sick(now))?;
+                    let decision = self.by_policy(entry, lane, permits, now, true, || lane.sick(now))?;
                     return Ok(Begun::Decided(decision));
                 }
                 None => {
@@ -222,7 +237,7 @@ impl SharedLimit {
                     if let Some(sick) = lanes.iter().find(|lane| lane.is_sick(now))
                         && self.policy() != FailurePolicy::Error
                     {
-                        return Ok(Begun::Decided(self.by_policy(entry, sick, permits, now, || sick.sick(now))?));
+                        return Ok(Begun::Decided(self.by_policy(entry, sick, permits, now, true, || sick.sick(now))?));
                     }
                     if let Some(denied) = self.shut(entry, &view, permits, now) {
                         return Ok(Begun::Decided(denied));
@@ -415,6 +430,10 @@ enum Begun<'a> {
 /// What wakes the caller.
 async fn waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
+}
+
+fn is_unknown(answer: &Answer) -> bool {
+    matches!(answer, Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown)
 }
 
 fn allowed(entry: &Entry, permits: u64, found: &Outcome) -> Decision {

@@ -143,13 +143,15 @@ impl SharedLimit {
         self.policy.set(policy);
     }
 
-    /// Decides a call whose shard can't. `error`: what the caller learns if that is the policy.
+    /// Decides a call whose shard can't. `owes`: the shard surely has not charged it, and is to when it is back. `error`: what
+    /// the caller learns if that is the policy.
     pub(super) fn by_policy(
         &self,
         entry: &Entry,
         lane: &Lane,
         permits: u64,
         now: Micros,
+        owes: bool,
         error: impl FnOnce() -> Error,
     ) -> Result<Decision, Error> {
         let fallback = &lane.counts.fallback;
@@ -167,7 +169,9 @@ impl SharedLimit {
         Ok(match taken {
             Ok(()) => {
                 self.failures.allowed.fetch_add(1, Ordering::Relaxed);
-                fallback.owe(permits);
+                if owes {
+                    fallback.owe(permits);
+                }
                 Decision::allowed_by_store(facts, 0, Receipt::local(entry.owner, permits, now, 0))
             }
             Err(wait) => {

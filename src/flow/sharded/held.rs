@@ -66,6 +66,12 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// See [`Seat::admit`].
+    pub(super) fn admit(&mut self) -> bool {
+        self.leave_sending();
+        self.seat.admit()
+    }
+
     /// Whatever is still to be sent is no affair of this call any more.
     fn leave_sending(&mut self) {
         if let Some(drive) = self.take_over() {

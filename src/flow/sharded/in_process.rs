@@ -22,7 +22,7 @@ impl SharedLimit {
         let view = entry.load();
         if let Some(sick) = view.lanes.iter().find(|lane| !lane.is_sick(now)).map_or(view.lanes.first(), |_| None) {
             self.try_again(entry, sick, now);
-            return self.by_policy(entry, sick, permits, now, || sick.sick(now)).map(Some);
+            return self.by_policy(entry, sick, permits, now, true, || sick.sick(now)).map(Some);
         }
         Ok(self.shut(entry, &view, permits, now))
     }

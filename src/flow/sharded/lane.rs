@@ -434,7 +434,8 @@ impl Drop for Sending {
             self.lane.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.rounds)
         };
-        self.round.answer(Sealed::default(), Err(Miss::Ended { sent: true }));
+        let sent = self.round.sent.load(Ordering::Relaxed);
+        self.round.answer(Sealed::default(), Err(Miss::Ended { sent }));
         for round in left {
             round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
         }

@@ -48,6 +48,8 @@ enum Caller {
     Gone,
     /// Was let go: its deadline has passed.
     Late,
+    /// Was let go and admitted all the same: what it is granted, it keeps.
+    Admitted,
 }
 
 struct Seats {
@@ -202,7 +204,7 @@ impl Round {
         let seats = {
             let mut seats = lock(&self.seats);
             for (index, seat) in seats.taken.iter().enumerate() {
-                if seat.caller == Caller::Waits {
+                if matches!(seat.caller, Caller::Waits | Caller::Admitted) {
                     continue;
                 }
                 if let (Some(ask), Ok(verdict)) = (seat.work.ask(), answered.verdict(index))
@@ -340,6 +342,21 @@ impl Seat {
             lock(&round.seats).taken.get(self.index as usize).is_some_and(|seat| seat.caller == Caller::Late)
         };
         self.round.as_ref().is_none_or(|round| round.is_answered() || is_late(round))
+    }
+
+    /// The call was let go, and admitted without its shard: if that grants it something after all, that was it. Says whether
+    /// the shard has to be charged for it: its answer has come, and what it granted goes back already. Where no answer came nobody
+    /// knows, and nothing may be charged twice.
+    pub(super) fn admit(&mut self) -> bool {
+        let Some(round) = self.round.take() else { return false };
+        let mut seats = lock(&round.seats);
+        match seats.taken.get_mut(self.index as usize) {
+            Some(seat) => {
+                seat.caller = Caller::Admitted;
+                false
+            }
+            None => round.decided().is_some(),
+        }
     }
 
     /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.

@@ -193,6 +193,11 @@ impl Node {
         Ok(Link { number, connection })
     }
 
+    /// Lets go of the connection: it is closed when what is on its way there has come to its end.
+    pub(super) fn close(&self) {
+        self.link.store(None);
+    }
+
     fn forget(&self, number: u64) {
         forget(&self.link, number);
         self.lost.notify_one();

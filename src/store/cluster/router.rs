@@ -214,6 +214,24 @@ impl Router {
         node
     }
 
+    /// Opens a connection to every master that has none.
+    pub(super) async fn connect(&self) -> Result<(), Fault> {
+        if self.topology().masters().is_empty() {
+            let why = self.looked.borrow().failure.clone();
+            return Err(Fault::NotSent(why.unwrap_or_else(|| "no master is known".into())));
+        }
+        for node in self.nodes() {
+            node.ask(&[cmd("PING")]).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of all connections.
+    pub(super) fn close(&self) {
+        lock(&self.nodes).values().for_each(|node| node.close());
+        self.nodes().iter().for_each(|node| node.close());
+    }
+
     /// A call on a shard of this slot has reached its deadline without an answer.
     pub(super) fn is_overdue(&self, slot: Slot) {
         if let Ok(node) = self.node_of(slot) {

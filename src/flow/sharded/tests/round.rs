@@ -248,3 +248,30 @@ fn a_round_without_a_shard_is_answered() {
     let mut refused = Round::refused(&new_round().lane, Miss::not_sent("redis", "full"));
     assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
 }
+
+/// A call that was let go and admitted without its shard is charged once, whenever the answer comes.
+#[test]
+fn who_is_late_and_admitted_is_charged_once() {
+    let late = || {
+        let round = new_round();
+        let (mut seat, _) = round.join(Work::Ask(2), 10, 50, None);
+        let sealed = round.seal(49);
+        round.sent.store(true, Ordering::Relaxed);
+        expire(&round, 50);
+        assert!(matches!(poll(&mut seat), Some(Err(_))));
+        let decided = decide(share(EVERY[0]), &mut None, &sealed);
+        (round, seat, sealed, decided)
+    };
+    let (round, mut seat, sealed, decided) = late();
+    assert!(!seat.admit());
+    drop(seat);
+    assert!(round.answer(sealed, Ok(decided)).is_empty(), "what was granted is the call's");
+
+    let (round, mut seat, sealed, decided) = late();
+    assert_eq!(round.answer(sealed, Ok(decided)).len(), 1, "what was granted has gone back");
+    assert!(seat.admit(), "so it is to be charged");
+
+    let (round, mut seat, sealed, _) = late();
+    round.answer(sealed, Err(Miss::Ended { sent: true }));
+    assert!(!seat.admit(), "nobody knows");
+}
