@@ -1,6 +1,8 @@
 //! Every setting of a limiter, with its default and the reason for it.
 
 #[cfg(feature = "redis")]
+mod failures;
+#[cfg(feature = "redis")]
 mod redis;
 
 use crate::clock::Clock;

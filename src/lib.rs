@@ -90,6 +90,8 @@ mod plan;
 #[cfg(feature = "redis")]
 mod policy;
 #[cfg(feature = "redis")]
+mod retries;
+#[cfg(feature = "redis")]
 mod selector;
 mod store;
 mod sync;
@@ -115,6 +117,8 @@ pub use named::NamedLimit;
 pub use plan::{Plan, PlannedShard, ShardCounts, Shards};
 #[cfg(feature = "redis")]
 pub use policy::{FailurePolicy, Failures};
+#[cfg(feature = "redis")]
+pub use retries::{Backoff, Retries};
 #[cfg(feature = "redis")]
 pub use selector::{Candidates, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
 #[cfg(feature = "redis")]

@@ -13,33 +13,36 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::Shared;
 use crate::plan::Shards;
 use crate::policy::{FailurePolicy, PolicyCell};
+use crate::retries::{Backoff, Retries};
 use crate::selector::{RoundRobin, Selector};
 #[cfg(feature = "tls")]
 use crate::store::cluster::Certificates;
 #[cfg(feature = "cluster-async")]
 use crate::store::cluster::OwnConnection;
-use crate::store::cluster::{Engine, Router, Settings, Transport};
+use crate::store::cluster::{Engine, Patience, Router, Settings, Transport};
 use crate::sync::Arc;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone)]
 pub(super) struct RedisSettings {
-    urls: Option<Vec<String>>,
-    shards: Shards,
-    selector: Arc<dyn Selector>,
-    timeout: Duration,
-    deadline: Duration,
-    policy: FailurePolicy,
-    gateways: u32,
-    breaker: BreakerSettings,
-    ceiling: Duration,
-    hot: u64,
-    runtime: Option<Handle>,
+    pub(super) urls: Option<Vec<String>>,
+    pub(super) shards: Shards,
+    pub(super) selector: Arc<dyn Selector>,
+    pub(super) timeout: Duration,
+    pub(super) deadline: Duration,
+    pub(super) policy: FailurePolicy,
+    pub(super) gateways: u32,
+    pub(super) breaker: BreakerSettings,
+    pub(super) retries: Retries,
+    pub(super) reconnect: Backoff,
+    pub(super) ceiling: Duration,
+    pub(super) hot: u64,
+    pub(super) runtime: Option<Handle>,
     #[cfg(feature = "tls")]
-    certificates: Certificates,
+    pub(super) certificates: Certificates,
     #[cfg(feature = "cluster-async")]
-    connection: Option<ClusterConnection>,
+    pub(super) connection: Option<ClusterConnection>,
 }
 
 impl Default for RedisSettings {
@@ -56,6 +59,8 @@ impl Default for RedisSettings {
             policy: FailurePolicy::default(),
             gateways: 0,
             breaker: BreakerSettings::default(),
+            retries: Retries::default(),
+            reconnect: Backoff::default(),
             // Long against a round trip, so that an overloaded key costs next to nothing; short for those who wait for what
             // another process gave back.
             ceiling: Duration::from_secs(1),
@@ -124,77 +129,6 @@ impl Builder {
     /// ```
     pub fn selector(mut self, selector: impl Selector) -> Self {
         self.redis.selector = Arc::new(selector);
-        self
-    }
-
-    /// The longest that a call to `acquire` may take: up to an hour. Default: 50 ms. Then it is decided by the
-    /// [failure policy](Self::on_failure). What the store grants after that goes back to it.
-    ///
-    /// [`NamedLimit::deadline`](crate::NamedLimit::deadline) gives single calls another one. The limiter keeps them by its own
-    /// tasks: callers need no timer, whatever they run on.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter; use std::time::Duration;
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).deadline(Duration::from_millis(10)).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.redis.deadline = deadline;
-        self
-    }
-
-    /// What decides the calls of a shard that can't be asked. Default: [`FailurePolicy::Local`] at half of what was granted
-    /// here lately. [`Limiter::set_failure_policy`](crate::Limiter::set_failure_policy) and
-    /// [`NamedLimit::set_failure_policy`](crate::NamedLimit::set_failure_policy) change it while it is in use.
-    ///
-    /// ```
-    /// # use shardlimit::{FailurePolicy, Limiter};
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).on_failure(FailurePolicy::Open).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
-        self.redis.policy = policy;
-        self
-    }
-
-    /// How many processes share these limits. Only [`FailurePolicy::Local`] asks, where a process was granted nothing lately:
-    /// then its part of a shard is this part of it. Default: nobody knows, and such a process denies.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter;
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).gateways(12).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn gateways(mut self, processes: u32) -> Self {
-        self.redis.gateways = processes;
-        self
-    }
-
-    /// When a master is not asked any more, and when it is again. A `ClusterConnection` of your own has no breakers.
-    ///
-    /// ```
-    /// # use shardlimit::{BreakerSettings, Limiter}; use std::time::Duration;
-    /// let mut breaker = BreakerSettings::default();
-    /// breaker.slow = Duration::from_millis(20);
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).breaker(breaker).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn breaker(mut self, settings: BreakerSettings) -> Self {
-        self.redis.breaker = settings;
-        self
-    }
-
-    /// The longest that one request to the store may take before it counts as lost: up to an hour. Default: 500 ms. A call does
-    /// not wait that long: it has its [deadline](Self::deadline). Refunds, looks and changes of limits may. Over a
-    /// `ClusterConnection` each redirect counts anew.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter; use std::time::Duration;
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).timeout(Duration::from_millis(50)).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.redis.timeout = timeout;
         self
     }
 
@@ -330,8 +264,12 @@ impl Builder {
         let Some(urls) = &self.redis.urls else { return Ok(None) };
         let settings = Settings::new(
             urls,
-            timeout,
-            self.redis.breaker.check()?,
+            Patience {
+                timeout,
+                breaker: self.redis.breaker.check()?,
+                retries: self.redis.retries.check()?,
+                reconnect: self.redis.reconnect.check("reconnect")?,
+            },
             #[cfg(feature = "tls")]
             &self.redis.certificates,
         )?;

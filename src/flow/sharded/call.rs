@@ -97,8 +97,11 @@ impl SharedLimit {
         attempt: usize,
     ) -> impl Future<Output = Result<Decision, Error>> + Send + 'a {
         async move {
+            let mut now = now;
             if let Some(home) = self.home_to_hear(entry, now) {
-                let _ = self.put_until(entry, &home, Work::Make, call.due).await;
+                // Not for all of its time: if home does not answer, another shard may.
+                let _ = self.put_until(entry, &home, Work::Make, now + call.due.saturating_sub(now) / 2).await;
+                now = self.clock.now();
             }
             if call.permits > entry.load().ledger.limit().burst() {
                 Box::pin(escrow::ask_home_until(self, entry, call.due)).await;
@@ -237,6 +240,7 @@ impl SharedLimit {
                     if let Some(sick) = lanes.iter().find(|lane| lane.is_sick(now))
                         && self.policy() != FailurePolicy::Error
                     {
+                        self.try_again(entry, sick, now);
                         return Ok(Begun::Decided(self.by_policy(entry, sick, permits, now, true, || sick.sick(now))?));
                     }
                     if let Some(denied) = self.shut(entry, &view, permits, now) {

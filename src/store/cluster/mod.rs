@@ -1,12 +1,14 @@
 //! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
 //!
 //! * `settings`: where the servers are. `node`: one server and the connection to it. `breaker`: whether it is asked at all.
-//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
+//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
+//!   sent again.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
 //! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
 
 mod breaker;
+mod budget;
 mod engine;
 mod fault;
 mod node;
@@ -25,7 +27,7 @@ pub(crate) use fault::{Address, Fault};
 #[cfg(feature = "cluster-async")]
 pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Patience, Settings};
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
 pub(crate) use transport::Transport;

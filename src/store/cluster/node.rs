@@ -10,17 +10,15 @@ use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::fault::{Address, Fault};
-use crate::breaker::BreakerSettings;
+use super::settings::Settings;
 use crate::observe;
+use crate::retries::Backoff;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::wire::Script;
 
 /// The longest that opening a connection may take: name, handshake, log-in and scripts.
 const CONNECT: Duration = Duration::from_secs(2);
-/// The first wait after a failed attempt, and the longest. Drawn at random between a half and the whole, so that
-/// clients that lost a server together do not come back together.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 /// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
 const QUEUE: usize = 1_024;
 
@@ -34,6 +32,7 @@ pub(crate) struct Node {
     /// Rung when the connection is lost.
     lost: Arc<Notify>,
     pub breaker: Breaker,
+    reconnect: Backoff,
 }
 
 /// An open connection. The number tells it from those before and after it.
@@ -50,9 +49,10 @@ struct Attempts {
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, info: ConnectionInfo, lost: Arc<Notify>, breaker: BreakerSettings) -> Self {
-        let (opening, breaker) = (tokio::sync::Mutex::default(), Breaker::new(breaker));
-        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker }
+    pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
+        let (info, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
+        let (breaker, reconnect) = (Breaker::new(settings.breaker), settings.reconnect);
+        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -154,8 +154,7 @@ impl Node {
                     _ => format!("no connection within {CONNECT:?}"),
                 };
                 attempts.failed += 1;
-                let wait = BACKOFF.0.saturating_mul(1 << attempts.failed.min(16)).min(BACKOFF.1);
-                attempts.again = Some(Instant::now() + wait.mul_f64(rand::random_range(0.5..1.0)));
+                attempts.again = Some(Instant::now() + self.reconnect.wait(attempts.failed));
                 // It may not be a master any more.
                 self.lost.notify_one();
                 observe::unreachable(&self.address, &why);

@@ -1,13 +1,13 @@
 //! The router: each request to the master that owns its slot, and the reaction to every reply.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use redis::{Cmd, Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::budget::Budget;
 use super::fault::{Address, Fault};
 use super::node::Node;
 use super::rest::Rest;
@@ -21,11 +21,9 @@ use crate::wire::Script;
 
 /// As many as a client may follow before it must take the cluster for confused, and wait.
 const REDIRECTS: usize = 5;
-/// How long a slot on its way gets before the next try.
-const TRY_AGAIN: Duration = Duration::from_millis(5);
-
 pub(crate) struct Router {
     pub(super) settings: Settings,
+    budget: Budget,
     view: ArcSwap<View>,
     /// Held from reading the view until another one is published.
     publishing: Mutex<()>,
@@ -75,6 +73,7 @@ impl Router {
     pub(crate) fn new(settings: Settings) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         Self {
+            budget: Budget::new(settings.retries),
             settings,
             view: ArcSwap::from_pointee(View { topology: Arc::clone(&topology), nodes: Box::default() }),
             publishing: Mutex::default(),
@@ -131,7 +130,8 @@ impl Router {
     async fn follow(&self, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
-        let mut redirects = 0;
+        let (mut redirects, mut failed) = (0, 0);
+        self.budget.earn();
         let mut command = request.command(by_source);
         loop {
             let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
@@ -164,7 +164,11 @@ impl Router {
                     asking = true;
                     to = Some(self.node_at(address));
                 }
-                Fault::TryAgain => sleep(TRY_AGAIN.mul_f64(rand::random_range(0.5..1.5))).await,
+                Fault::TryAgain => {
+                    failed += 1;
+                    let Some(wait) = self.budget.take(failed, Instant::now().into_std()) else { return Err(fault) };
+                    sleep(wait).await;
+                }
                 Fault::Unavailable(_) => redirects = REDIRECTS,
                 Fault::NoScript | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => return Err(fault),
             }
@@ -172,6 +176,10 @@ impl Router {
             if redirects > REDIRECTS {
                 // The nodes do not agree yet, or none can serve: not before the watcher has looked again.
                 (to, asking, redirects) = (None, false, 0);
+                failed += 1;
+                if self.budget.take(failed, Instant::now().into_std()).is_none() {
+                    return Err(fault);
+                }
                 *lock(waits_for) = Some(fault.clone());
                 let mut looked = self.looked.subscribe();
                 self.doubt.notify_one();
@@ -207,9 +215,7 @@ impl Router {
         if let Some(node) = nodes.get(address) {
             return Arc::clone(node);
         }
-        let node =
-            Node::new(address.clone(), self.settings.info_of(address), Arc::clone(&self.doubt), self.settings.breaker);
-        let node = Arc::new(node);
+        let node = Arc::new(Node::new(address.clone(), &self.settings, Arc::clone(&self.doubt)));
         nodes.insert(address.clone(), Arc::clone(&node));
         node
     }

@@ -9,6 +9,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion}
 use super::fault::Address;
 use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
+use crate::retries::{Backoff, Retries};
 
 /// What every connection has in common.
 #[derive(Clone)]
@@ -19,14 +20,25 @@ pub(crate) struct Settings {
     /// The longest that a request may take, from the moment it is sent.
     pub timeout: Duration,
     pub breaker: BreakerSettings,
+    pub retries: Retries,
+    /// Between two attempts to connect to the same server.
+    pub reconnect: Backoff,
+}
+
+/// How to deal with servers that do not answer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Patience {
+    pub timeout: Duration,
+    pub breaker: BreakerSettings,
+    pub retries: Retries,
+    pub reconnect: Backoff,
 }
 
 impl Settings {
     /// Reads URLs such as `redis://user:password@host:6379`, or just `host:6379`.
     pub(crate) fn new(
         urls: &[String],
-        timeout: Duration,
-        breaker: BreakerSettings,
+        Patience { timeout, breaker, retries, reconnect }: Patience,
         #[cfg(feature = "tls")] certificates: &super::tls::Certificates,
     ) -> Result<Self, Error> {
         let mut seeds = Vec::with_capacity(urls.len());
@@ -47,7 +59,14 @@ impl Settings {
         // A connection that was cut in silence is given up when what was sent on it is not even received.
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout((4 * timeout).max(Duration::from_secs(5)));
-        Ok(Self { seeds, template: info.set_redis_settings(redis).set_tcp_settings(tcp), timeout, breaker })
+        Ok(Self {
+            seeds,
+            template: info.set_redis_settings(redis).set_tcp_settings(tcp),
+            timeout,
+            breaker,
+            retries,
+            reconnect,
+        })
     }
 
     pub(crate) fn seeds(&self) -> &[Address] {
@@ -121,8 +140,7 @@ mod tests {
     fn settings(urls: &[&str]) -> Result<Settings, Error> {
         Settings::new(
             &urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            Duration::from_secs(1),
-            BreakerSettings::default(),
+            Patience { timeout: Duration::from_secs(1), ..Patience::default() },
             #[cfg(feature = "tls")]
             &super::super::tls::Certificates::default(),
         )
