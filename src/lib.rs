@@ -86,6 +86,8 @@ mod observe;
 #[cfg(feature = "redis")]
 mod plan;
 #[cfg(feature = "redis")]
+mod said;
+#[cfg(feature = "redis")]
 mod selector;
 mod store;
 mod sync;
