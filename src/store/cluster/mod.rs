@@ -1,11 +1,13 @@
 //! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
 //!
-//! * `settings`: where the servers are. `node`: one server and the connection to it.
+//! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened.
+//! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
 //! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
 //! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
 
+mod dial;
 mod engine;
 mod fault;
 mod node;
@@ -13,7 +15,9 @@ mod node;
 mod own;
 mod rest;
 mod router;
+mod scanner;
 mod settings;
+mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;

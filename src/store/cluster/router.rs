@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::fault::{Address, Fault};
-use super::node::Node;
+use super::node::{Node, clock_of};
 use super::rest::Rest;
 use super::settings::Settings;
 use crate::key::Slot;
@@ -192,9 +192,7 @@ impl Router {
     pub(crate) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
         let ask = async {
             let replies = self.node_of(slot)?.ask(&[cmd("TIME")]).await?;
-            let time: (u64, u64) = redis::from_redis_value(replies.into_iter().next().unwrap_or(Value::Nil))
-                .map_err(|error| Fault::Refused(format!("TIME: {error}")))?;
-            Ok(time.0 * 1_000_000 + time.1)
+            clock_of(replies.into_iter().next().unwrap_or(Value::Nil))
         };
         let late = |_| Fault::NotSent(format!("no TIME within {:?}", self.settings.timeout));
         tokio::time::timeout(self.settings.timeout, ask).await.map_err(late)?
