@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::fault::Address;
-use super::stream::Guarded;
+use super::stream::{Guarded, Terms};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::Ordering;
 
 /// An idle connection is tried so often: whatever lies between forgets none that is in use, and one that was cut is noticed
 /// before a call needs it.
@@ -37,7 +37,7 @@ pub(crate) struct Dial {
 /// A connection with the task that serves it, which ends when this is dropped.
 pub(super) struct Opened {
     pub(super) connection: MultiplexedConnection,
-    large: Arc<AtomicBool>,
+    terms: Arc<Terms>,
     task: AbortHandle,
 }
 
@@ -80,17 +80,27 @@ impl Dial {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let large = Arc::new(AtomicBool::new(false));
-        let stream = Guarded::new(stream, Arc::clone(&large), self.patience);
+        let terms = Arc::<Terms>::default();
+        let stream = Guarded::new(stream, Arc::clone(&terms), self.patience);
         let (connection, task) = MultiplexedConnection::new_with_config(&self.redis, stream, config).await?;
-        Ok(Opened { connection, large, task: tokio::spawn(task).abort_handle() })
+        Ok(Opened { connection, terms, task: tokio::spawn(task).abort_handle() })
     }
 }
 
 impl Opened {
-    /// One of the next replies may be a description of the cluster.
-    pub(super) fn expect_large(&self) {
-        self.large.store(true, Ordering::Relaxed);
+    /// Whether one of the next replies may be a description of the cluster.
+    pub(super) fn expect_large(&self, expected: bool) {
+        self.terms.large.store(expected, Ordering::Relaxed);
+    }
+
+    /// What an error on this connection means: why it was ended, if we ended it.
+    pub(super) fn explain(&self, error: RedisError) -> RedisError {
+        match self.terms.ended.get() {
+            Some(why) if error.is_unrecoverable_error() => {
+                io::Error::new(io::ErrorKind::ConnectionAborted, &**why).into()
+            }
+            _ => error,
+        }
     }
 }
 

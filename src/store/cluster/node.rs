@@ -12,7 +12,7 @@ use super::fault::{Address, Fault};
 use crate::observe;
 use crate::said::said;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::wire::Script;
 
 /// The longest that opening a connection may take: name, handshake, log-in and scripts.
@@ -22,9 +22,6 @@ const CONNECT: Duration = Duration::from_secs(2);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 /// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
 const QUEUE: usize = 1_024;
-/// So many requests may be left without an answer on one connection. The crate keeps a place for each until its answer comes,
-/// about 200 bytes; a server that takes requests and never answers gets a new connection, and those places go.
-const ABANDONED: u32 = 10_000;
 
 pub(crate) struct Node {
     pub address: Address,
@@ -41,23 +38,6 @@ pub(crate) struct Node {
 struct Link {
     number: u64,
     opened: Opened,
-    /// Requests whose callers have gone.
-    abandoned: AtomicU32,
-}
-
-/// A request on its way. Dropped before its answer, it is abandoned.
-struct Waiting<'a> {
-    node: &'a Node,
-    link: &'a Link,
-    answered: bool,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if !self.answered && self.link.abandoned.fetch_add(1, Ordering::Relaxed) + 1 == ABANDONED {
-            self.node.forget(self.link.number);
-        }
-    }
 }
 
 #[derive(Default)]
@@ -91,7 +71,6 @@ impl Node {
     ) -> Result<Value, Fault> {
         let link = self.connected().await?;
         let mut connection = link.opened.connection.clone();
-        let mut waiting = Waiting { node: self, link: &link, answered: false };
         sent.store(true, Ordering::Relaxed);
         let reply = if asking {
             let mut pipeline = Pipeline::with_capacity(2);
@@ -104,7 +83,6 @@ impl Node {
             connection.send_packed_command(command).await
         };
         sent.store(false, Ordering::Relaxed);
-        waiting.answered = true;
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
             self.forget(link.number);
         }
@@ -131,8 +109,11 @@ impl Node {
             command
         };
         let link = self.connected().await?;
-        link.opened.expect_large();
-        self.ask_on(&link, &[about("SLOTS"), about("INFO")]).await
+        link.opened.expect_large(true);
+        let replies = self.ask_on(&link, &[about("SLOTS"), about("INFO")]).await;
+        // Not reached by one who went away: the reply may come yet.
+        link.opened.expect_large(false);
+        replies
     }
 
     /// Opens a connection, if there is none, before a call needs it.
@@ -142,14 +123,12 @@ impl Node {
     }
 
     async fn ask_on(&self, link: &Link, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
-        let mut waiting = Waiting { node: self, link, answered: false };
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
             pipeline.add_command(command.clone());
         }
         let replies = link.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
-        waiting.answered = true;
-        replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, said(&error))))
+        replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, said(&link.opened.explain(error)))))
     }
 
     /// The connection, opened if there is none. Between failed attempts everybody fails at once.
@@ -223,8 +202,9 @@ impl Node {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         // A user who may not load scripts may still run them by EVAL: each reply is its own matter.
-        opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await?;
-        Ok(Link { number, opened, abandoned: AtomicU32::new(0) })
+        let loaded = opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await;
+        loaded.map_err(|error| opened.explain(error))?;
+        Ok(Link { number, opened })
     }
 
     fn forget(&self, number: u64) {

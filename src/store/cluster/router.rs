@@ -21,6 +21,8 @@ use crate::wire::Script;
 
 /// As many as a client may follow before it must take the cluster for confused, and wait.
 const REDIRECTS: usize = 5;
+/// Nodes beyond those of the topology: seeds, and what redirects name. A hostile server could name another one each time.
+const STRANGERS: usize = 64;
 /// How long a slot on its way gets before the next try.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
@@ -164,11 +166,11 @@ impl Router {
                 Fault::Moved { slot, to: address } => {
                     self.moved(*slot, address);
                     asking = false;
-                    to = Some(self.node_at(address));
+                    to = Some(self.stranger_at(address));
                 }
                 Fault::Ask { to: address } => {
                     asking = true;
-                    to = Some(self.node_at(address));
+                    to = Some(self.stranger_at(address));
                 }
                 Fault::TryAgain => sleep(TRY_AGAIN.mul_f64(rand::random_range(0.5..1.5))).await,
                 Fault::Unavailable(_) => redirects = REDIRECTS,
@@ -215,6 +217,17 @@ impl Router {
         let node = Arc::new(node);
         nodes.insert(address.clone(), Arc::clone(&node));
         node
+    }
+
+    /// The node that a redirect names.
+    fn stranger_at(&self, address: &Address) -> Arc<Node> {
+        let view = self.view.load_full();
+        let mut nodes = lock(&self.nodes);
+        if nodes.len() > view.nodes.len() + STRANGERS {
+            nodes.retain(|_, node| view.nodes.iter().any(|known| Arc::ptr_eq(known, node)));
+        }
+        drop(nodes);
+        self.node_at(address)
     }
 
     /// The nodes of the present view.

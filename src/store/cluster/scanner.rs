@@ -9,34 +9,40 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What a reply of a script may weigh. The largest: the ledger of 1,000 shares of a sliding window on their way, 2 MB.
 pub(super) const SMALL: usize = 4 << 20;
-/// What a description of the cluster may weigh. The largest: 16,384 ranges with three nodes each and their host names, 33 MB.
-pub(super) const LARGE: usize = 64 << 20;
+/// What a description of the cluster may weigh. The largest: 16,384 ranges with three nodes each and their host names, 28 MB.
+pub(super) const LARGE: usize = 40 << 20;
+/// The longest line. Errors have some hundred bytes.
+const LINE: usize = 64 << 10;
 /// What a value weighs beside its bytes: the crate's own takes 56 bytes, in a list that grows by doubling.
 const VALUE: usize = 64;
 /// Lists within lists. CLUSTER SLOTS and HELLO have four; the crate follows a hundred, each a frame on the stack.
 const DEEPEST: usize = 8;
 
-/// Reads along: knows where each reply ends, and how heavy the present one is.
-#[derive(Debug, Default)]
+/// Reads along: knows where each message ends, and how heavy the present one is.
+#[derive(Debug)]
 pub(crate) struct Scanner {
     at: At,
     weight: usize,
+    /// What one may weigh.
+    most: usize,
     /// It may be as heavy as a description of the cluster.
     is_large: bool,
     /// How many values are still to come in each list that is open.
     open: [u64; DEEPEST],
     depth: usize,
+    /// The first byte of the present one, or of the last.
+    kind: u8,
     ended: u64,
+    pushes: u64,
 }
 
 /// What comes next.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 enum At {
     /// The first byte of a value.
-    #[default]
     Type,
-    /// A line of text; whether its last byte was a carriage return.
-    Text { cr: bool },
+    /// A line of text: how much of it there was, and whether its last byte was a carriage return.
+    Text { length: usize, cr: bool },
     /// A line with a length.
     Length { kind: u8, negative: bool, number: u64, digits: u8, cr: bool },
     /// So many bytes of a string and its line end.
@@ -48,6 +54,8 @@ enum At {
 pub(crate) enum Excess {
     /// It would take too much memory.
     Heavy { most: usize },
+    /// One of its lines has no end.
+    Long,
     /// Its lists are nested too deeply.
     Deep,
     /// It is no reply at all.
@@ -58,6 +66,7 @@ impl fmt::Display for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Heavy { most } => write!(f, "the server sent a reply of more than {} MiB", most >> 20),
+            Self::Long => write!(f, "the server sent a line of more than {} KiB", LINE >> 10),
             Self::Deep => write!(f, "the server sent a reply with more than {DEEPEST} lists within each other"),
             Self::Garbled => f.write_str("the server sent something that is no reply"),
         }
@@ -65,6 +74,30 @@ impl fmt::Display for Excess {
 }
 
 impl Scanner {
+    /// Of what a server sends.
+    pub(crate) fn of_replies() -> Self {
+        Self::new(SMALL)
+    }
+
+    /// Of what we send, which may be as heavy as it is.
+    pub(crate) fn of_requests() -> Self {
+        Self::new(usize::MAX)
+    }
+
+    fn new(most: usize) -> Self {
+        Self {
+            at: At::Type,
+            weight: 0,
+            most,
+            is_large: false,
+            open: [0; DEEPEST],
+            depth: 0,
+            kind: 0,
+            ended: 0,
+            pushes: 0,
+        }
+    }
+
     /// Reads what came. `large` is taken, once, by a reply that is too heavy for anything but a description of the cluster.
     pub(crate) fn read(&mut self, mut bytes: &[u8], large: &AtomicBool) -> Result<(), Excess> {
         while let [first, rest @ ..] = bytes {
@@ -73,16 +106,20 @@ impl Scanner {
                     bytes = rest;
                     self.begin(*first, large)?;
                 }
-                At::Text { cr } => {
+                At::Text { length, cr } => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let before = end.unwrap_or(bytes.len());
                     let cr = if before == 0 { cr } else { bytes[before - 1] == b'\r' };
-                    self.weigh(before as u64, large)?;
+                    let length = length + before;
+                    if length > LINE {
+                        return Err(Excess::Long);
+                    }
+                    self.weigh(before, large)?;
                     bytes = &bytes[end.map_or(before, |end| end + 1)..];
                     match end {
                         Some(_) if cr => self.end_value(),
-                        Some(_) => self.at = At::Text { cr: false },
-                        None => self.at = At::Text { cr },
+                        Some(_) => self.at = At::Text { length, cr: false },
+                        None => self.at = At::Text { length, cr },
                     }
                 }
                 At::Length { .. } => {
@@ -104,17 +141,28 @@ impl Scanner {
         self.depth == 0 && matches!(self.at, At::Type)
     }
 
-    /// How many replies have come to their end.
+    /// How many messages have come to their end.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
 
+    /// How many of them answer a request: a push does not.
+    pub(crate) fn answers(&self) -> u64 {
+        self.ended - self.pushes
+    }
+
+    /// Whether the last of them was an error.
+    pub(crate) fn was_error(&self) -> bool {
+        matches!(self.kind, b'-' | b'!')
+    }
+
     fn begin(&mut self, kind: u8, large: &AtomicBool) -> Result<(), Excess> {
         if self.depth == 0 {
-            self.weigh(VALUE as u64, large)?;
+            self.kind = kind;
+            self.weigh(VALUE, large)?;
         }
         self.at = match kind {
-            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => At::Text { cr: false },
+            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => At::Text { length: 0, cr: false },
             b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' | b'|' => {
                 At::Length { kind, negative: false, number: 0, digits: 0, cr: false }
             }
@@ -143,7 +191,12 @@ impl Scanner {
     fn announced(&mut self, kind: u8, length: Option<u64>, large: &AtomicBool) -> Result<(), Excess> {
         let values = match (kind, length) {
             (b'$' | b'=' | b'!', Some(length)) => {
-                self.weigh(length, large)?;
+                let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+                // Only a list is ever large.
+                if bytes > self.most {
+                    return Err(Excess::Heavy { most: self.most });
+                }
+                self.weigh(bytes, large)?;
                 self.at = At::Bytes(length + 2);
                 return Ok(());
             }
@@ -155,7 +208,7 @@ impl Scanner {
             (b'$' | b'*' | b'~' | b'>', None) => 0,
             _ => return Err(Excess::Garbled),
         };
-        self.weigh(values.saturating_mul(VALUE as u64), large)?;
+        self.weigh(usize::try_from(values).unwrap_or(usize::MAX).saturating_mul(VALUE), large)?;
         if values == 0 {
             self.end_value();
             return Ok(());
@@ -178,14 +231,15 @@ impl Scanner {
         }
         (self.weight, self.is_large) = (0, false);
         self.ended += 1;
+        self.pushes += u64::from(self.kind == b'>');
     }
 
-    fn weigh(&mut self, more: u64, large: &AtomicBool) -> Result<(), Excess> {
-        self.weight = self.weight.saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
-        if self.weight > SMALL && !self.is_large {
+    fn weigh(&mut self, more: usize, large: &AtomicBool) -> Result<(), Excess> {
+        self.weight = self.weight.saturating_add(more);
+        if self.weight > self.most && !self.is_large {
             self.is_large = large.swap(false, Ordering::Relaxed);
         }
-        let most = if self.is_large { LARGE } else { SMALL };
+        let most = if self.is_large { LARGE } else { self.most };
         if self.weight > most { Err(Excess::Heavy { most }) } else { Ok(()) }
     }
 }
@@ -197,7 +251,7 @@ mod tests {
 
     /// Reads it in pieces of this size, without leave for anything large.
     fn read(bytes: &[u8], pieces: usize) -> Result<Scanner, Excess> {
-        let mut scanner = Scanner::default();
+        let mut scanner = Scanner::of_replies();
         bytes.chunks(pieces).try_for_each(|piece| scanner.read(piece, &AtomicBool::new(false)))?;
         Ok(scanner)
     }
@@ -209,7 +263,7 @@ mod tests {
 
     /// The same by the scanner; an error where it refuses the reply before its end.
     fn end_by_scanner(bytes: &[u8]) -> Result<Option<usize>, Excess> {
-        let mut scanner = Scanner::default();
+        let mut scanner = Scanner::of_replies();
         for (index, byte) in bytes.iter().enumerate() {
             scanner.read(&[*byte], &AtomicBool::new(false))?;
             if scanner.ended() > 0 {
@@ -225,7 +279,11 @@ mod tests {
                      =5\r\ntxt:x\r\n!3\r\nERR\r\n%1\r\n+a\r\n*2\r\n:1\r\n:2\r\n~1\r\n:1\r\n>1\r\n+x\r\n|1\r\n+a\r\n+b\r\n:7\r\n";
         for pieces in 1..=every.len() {
             let scanner = read(every.as_bytes(), pieces).unwrap();
-            assert_eq!((scanner.ended(), scanner.is_between(), scanner.weight), (18, true, 0), "pieces of {pieces}");
+            assert_eq!(
+                (scanner.ended(), scanner.answers(), scanner.is_between(), scanner.weight),
+                (18, 17, true, 0),
+                "pieces of {pieces}"
+            );
         }
         let half = read(b"*2\r\n:1\r\n", 4).unwrap();
         assert_eq!((half.ended(), half.is_between()), (0, false));
@@ -238,11 +296,11 @@ mod tests {
         {
             assert_eq!(read(announced.as_bytes(), 1).unwrap_err(), heavy, "{announced}");
         }
-        let endless = [b'1'; 4096];
-        let (mut scanner, none) = (Scanner::default(), AtomicBool::new(false));
-        scanner.read(b":", &none).unwrap();
-        let fits = (0..SMALL).take_while(|_| scanner.read(&endless, &none).is_ok()).count();
-        assert_eq!(fits, (SMALL - VALUE) / endless.len());
+        let line = format!(":{}", "1".repeat(LINE));
+        assert!(read(line.as_bytes(), 4_096).is_ok());
+        assert_eq!(read((line + "1").as_bytes(), 4_096).unwrap_err(), Excess::Long);
+        let strings = format!("*2\r\n${SMALL}\r\n");
+        assert_eq!(read(strings.as_bytes(), 7).unwrap_err(), heavy, "together with the list");
         assert_eq!(read(&b"*1\r\n".repeat(DEEPEST + 1), 3).unwrap_err(), Excess::Deep);
         for garbled in
             ["x", "$+3\r\n", "$\r\n", "*1 \r\n", "%-1\r\n", "=-1\r\n", "*--1", "$1\n", "*1\rx", "*9999999999999999999"]
@@ -260,14 +318,14 @@ mod tests {
 
     #[test]
     fn leave_for_a_large_reply_is_used_once() {
-        let bytes = format!("${}\r\n{}\r\n", SMALL, "x".repeat(SMALL));
-        let (mut scanner, large) = (Scanner::default(), AtomicBool::new(true));
+        let bytes = format!("*2\r\n{}", format!("${}\r\n{}\r\n", SMALL / 2, "x".repeat(SMALL / 2)).repeat(2));
+        let (mut scanner, large) = (Scanner::of_replies(), AtomicBool::new(true));
         scanner.read(b":1\r\n", &large).unwrap();
         scanner.read(bytes.as_bytes(), &large).unwrap();
         assert_eq!(scanner.ended(), 2, "a small one in between does not use it up");
         assert_eq!(scanner.read(bytes.as_bytes(), &large).unwrap_err(), Excess::Heavy { most: SMALL });
-        let more = format!("${LARGE}\r\n");
-        let refused = Scanner::default().read(more.as_bytes(), &AtomicBool::new(true)).unwrap_err();
+        let more = format!("*{}\r\n", LARGE / VALUE + 1);
+        let refused = Scanner::of_replies().read(more.as_bytes(), &AtomicBool::new(true)).unwrap_err();
         assert_eq!(refused, Excess::Heavy { most: LARGE });
     }
 
