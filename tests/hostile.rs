@@ -171,10 +171,9 @@ async fn replies_of_the_wrong_kind_are_unknown() {
         "*1\r\n*1\r\n*1\r\n:1\r\n",
     ] {
         eventually("it can be used", async || limit.acquire("alice").await.is_ok()).await;
-        server.attack(move |words, to| match is_script(words) {
-            true => Act::Done(to.write_all(wrong.as_bytes())),
-            false => Act::Honest,
-        });
+        server.attack(
+            move |words, to| if is_script(words) { Act::Done(to.write_all(wrong.as_bytes())) } else { Act::Honest },
+        );
         let error = failure(&limit).await;
         assert_eq!(error.kind(), ErrorKind::Unknown, "{wrong:?}: {error}");
         server.relent();
@@ -196,10 +195,9 @@ async fn what_a_server_says_reaches_no_terminal_as_it_is() {
         ("-ASK 1 \x1b[2J:1\r\n", ErrorKind::Refused),
         ("-CLUSTERDOWN \x1b[2J\r\n", ErrorKind::NotSent),
     ] {
-        server.attack(move |words, to| match is_script(words) {
-            true => Act::Done(to.write_all(said.as_bytes())),
-            false => Act::Honest,
-        });
+        server.attack(
+            move |words, to| if is_script(words) { Act::Done(to.write_all(said.as_bytes())) } else { Act::Honest },
+        );
         let error = failure(&limit).await;
         assert_eq!(error.kind(), kind, "{error}");
     }
@@ -267,7 +265,9 @@ async fn replies_that_nobody_asked_for_end_the_connection() {
     let limit = client(&server, Duration::from_secs(10));
     assert!(limit.acquire("alice").await.unwrap().is_allowed());
     let (_, closed) = server.connections();
-    server.attack(|words, _| if is_script(words) { Act::Instead(|reply| reply.repeat(2)) } else { Act::Honest });
+    server.attack(
+        |words, _| if is_script(words) { Act::Instead(Box::new(|reply| reply.repeat(2))) } else { Act::Honest },
+    );
     // Its own answer is the first of the two, and counts if the other one comes later.
     if let Err(error) = limit.acquire("alice").await {
         assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");

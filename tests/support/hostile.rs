@@ -16,7 +16,7 @@ pub enum Act {
     /// The real server answers.
     Honest,
     /// The real server answers, and this is said instead of its words.
-    Instead(fn(Vec<u8>) -> Vec<u8>),
+    Instead(Box<dyn FnOnce(Vec<u8>) -> Vec<u8>>),
     /// It was answered already; with an error the connection ends.
     Done(io::Result<()>),
 }
