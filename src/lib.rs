@@ -70,6 +70,9 @@ mod error;
 #[cfg(feature = "redis")]
 mod escrow;
 mod flow;
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 mod kernel;
 mod key;

@@ -28,6 +28,8 @@ pub(crate) use fault::{Address, Fault};
 #[cfg(feature = "cluster-async")]
 pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
+#[cfg(fuzzing)]
+pub(crate) use scanner::Scanner;
 pub(crate) use settings::Settings;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
