@@ -72,6 +72,9 @@ mod error;
 #[cfg(feature = "redis")]
 mod escrow;
 mod flow;
+#[cfg(all(fuzzing, feature = "redis"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 mod kernel;
 mod key;
@@ -91,6 +94,8 @@ mod plan;
 mod policy;
 #[cfg(feature = "redis")]
 mod retries;
+#[cfg(feature = "redis")]
+mod said;
 #[cfg(feature = "redis")]
 mod selector;
 mod store;

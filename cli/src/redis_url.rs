@@ -45,10 +45,10 @@ impl RedisUrl {
         };
         let info: ConnectionInfo = plain.parse().ok()?;
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return None };
-        let settings = info.redis_settings();
         // A / or ? in a password ends the host early: what follows it would pass for a path, what precedes it for
         // a host, and both would be shown.
-        let torn = text.contains('@') && settings.username().is_none() && settings.password().is_none();
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        let torn = rest.rfind('@').is_some_and(|at| rest[..at].contains(['/', '?', '#', '\\']));
         let bare = !text.contains("://") && !text.ends_with(&format!(":{port}"));
         (!torn && !bare).then(|| Self { address: address(host, *port), url })
     }

@@ -158,7 +158,7 @@ fn permissions_that_are_missing() {
 #[test]
 fn a_user_that_may_do_no_more_than_the_limiter_does() {
     let cluster = Cluster::start(1, 0, Layout::Contiguous, &["--cluster-require-full-coverage", "no"]);
-    let mut rules = vec!["~shardlimit:*", "+evalsha", "+eval", "+script|load", "+time", "+asking", "+ping", "+hello"];
+    let mut rules = vec!["~shardlimit:*", "+evalsha", "+eval", "+script|load", "+time", "+asking"];
     rules.extend(["+get", "+set", "+pttl", "+cluster|slots", "+cluster|info"]);
     let server = &cluster.nodes[0].server;
     let report = doctor(0, &user(server, "limiter", &rules));

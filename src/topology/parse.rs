@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::snapshot::{Malformed, Master, Topology};
 use crate::key::Slot;
+use crate::said::{is_host, said};
 
 /// Why a node's word was not taken.
 #[derive(Debug)]
@@ -61,7 +62,8 @@ fn range_of(asked: &str, range: &Value) -> Result<(Master, Vec<RangeInclusive<u1
         Value::Nil => asked,
         host => match text(host, "a host")? {
             "" | "?" => asked,
-            host => host,
+            host if is_host(host) => host,
+            _ => return Err(wrong("a host", "is no name and no address", host)),
         },
     };
     let port = number(port, "a port")?;
@@ -69,7 +71,10 @@ fn range_of(asked: &str, range: &Value) -> Result<(Master, Vec<RangeInclusive<u1
         return Err(wrong("a port", "must not be 0", master));
     }
     let id = match more {
-        [id, ..] => text(id, "a node id")?.into(),
+        [id, ..] => match text(id, "a node id")? {
+            text if is_host(text) => text.into(),
+            _ => return Err(wrong("a node id", "is no id", id)),
+        },
         [] => format!("{host}:{port}").into(),
     };
     Ok((Master { id, host: host.into(), port }, vec![number(first, "a slot")?..=number(last, "a slot")?]))
@@ -103,11 +108,8 @@ fn number(value: &Value, what: &str) -> Result<u16, BadTopology> {
     }
 }
 
-/// Quotes no more of the reply than a line of a log can bear.
 fn wrong(what: &str, how: &str, value: &Value) -> BadTopology {
-    let mut shown: String = format!("{value:?}").chars().take(120).collect();
-    shown.retain(|c| !c.is_control());
-    BadTopology::Form(format!("{what} {how}: {shown}"))
+    BadTopology::Form(format!("{what} {how}: {}", said(&format_args!("{value:?}"))))
 }
 
 #[cfg(test)]
@@ -181,6 +183,9 @@ mod tests {
             range(9, 10, vec![node(bulk("h"), 2, "b")]),
             range(-1, 10, vec![node(bulk("h"), 2, "b")]),
             range(10, 19, vec![node(bulk("other"), 1, "a")]),
+            range(10, 19, vec![node(bulk("\x1b]0;x\x07"), 2, "b")]),
+            range(10, 19, vec![node(bulk(&"h".repeat(300)), 2, "b")]),
+            range(10, 19, vec![node(bulk("h"), 2, "b\n")]),
         ] {
             let shown = format!("{bad:?}");
             assert!(topology("seed", &Value::Array(vec![good(), bad]), &info(1)).is_err(), "{shown}");

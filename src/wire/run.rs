@@ -7,7 +7,7 @@ use super::GrantId;
 use super::reply::{BadReply, Fields};
 use crate::clock::Micros;
 use crate::kernel::batch::NEVER;
-use crate::kernel::{Batch, Header, Verdict};
+use crate::kernel::{Ask, Batch, Header, Verdict};
 
 /// What one run is asked.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +64,8 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Reads the reply to a run with so many asks.
-    pub(crate) fn parse(value: Value, asks: usize) -> Result<Self, BadReply> {
+    /// Reads the reply to a run with these asks.
+    pub(crate) fn parse(value: Value, asks: &[Ask]) -> Result<Self, BadReply> {
         let mut fields = Fields::new(value)?;
         match fields.number("status", 0)? {
             0 => Self::decided(fields, asks),
@@ -81,7 +81,7 @@ impl Reply {
         }
     }
 
-    fn decided(mut fields: Fields, asks: usize) -> Result<Self, BadReply> {
+    fn decided(mut fields: Fields, asks: &[Ask]) -> Result<Self, BadReply> {
         let (id, ledger) = (fields.id()?, fields.some_bytes("ledger")?);
         let header = Header {
             now: fields.number("now", 0)? as Micros,
@@ -93,13 +93,17 @@ impl Reply {
         if header.at < header.now {
             return Err(BadReply::new("at", format_args!("{}, before now, {}", header.at, header.now)));
         }
-        if fields.left() != 3 * asks {
-            let got = format_args!("{} numbers for {asks} asks", fields.left()).to_string();
+        if fields.left() != 3 * asks.len() {
+            let got = format_args!("{} numbers for {} asks", fields.left(), asks.len()).to_string();
             return Err(BadReply::new("the list of verdicts", got));
         }
-        let verdict = |_| {
+        let verdict = |ask: &Ask| {
+            let granted = fields.number("granted", 0)? as u64;
+            if granted > ask.count {
+                return Err(BadReply::new("granted", format_args!("{granted} of {} calls", ask.count)));
+            }
             Ok(Verdict {
-                granted: fields.number("granted", 0)? as u64,
+                granted,
                 lack: match fields.number("lack", -1)? {
                     -1 => NEVER,
                     lack => lack,
@@ -107,7 +111,7 @@ impl Reply {
                 line: fields.number("line", 0)?,
             })
         };
-        let verdicts = (0..asks).map(verdict).collect::<Result<Verdicts, BadReply>>()?;
+        let verdicts = asks.iter().map(verdict).collect::<Result<Verdicts, BadReply>>()?;
         Ok(Self::Decided { id, ledger, header, load, verdicts })
     }
 }

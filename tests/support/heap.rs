@@ -12,9 +12,13 @@ thread_local! {
 }
 
 static BYTES_OF_ALL: AtomicIsize = AtomicIsize::new(0);
+static MOST_OF_ALL: AtomicIsize = AtomicIsize::new(0);
 
 fn count(allocations: usize, bytes: isize) {
-    BYTES_OF_ALL.fetch_add(bytes, Ordering::Relaxed);
+    let now = BYTES_OF_ALL.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    if bytes > 0 {
+        MOST_OF_ALL.fetch_max(now, Ordering::Relaxed);
+    }
     // A thread that is ending has no counters left, and nobody who would read them.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + allocations));
     let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
@@ -48,4 +52,9 @@ pub fn bytes() -> isize {
 /// Bytes that any thread has allocated and nobody freed.
 pub fn bytes_of_all() -> isize {
     BYTES_OF_ALL.load(Ordering::Relaxed)
+}
+
+/// The most that all threads had at once since this was last asked.
+pub fn most_of_all() -> isize {
+    MOST_OF_ALL.swap(bytes_of_all(), Ordering::Relaxed)
 }

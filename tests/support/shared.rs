@@ -9,6 +9,7 @@ pub mod server;
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports)] // by those who need no cluster
 pub use cluster::{Cluster, Layout};
 use redis::{FromRedisValue, cmd};
 pub use server::Server;

@@ -22,8 +22,7 @@ pub(super) struct Missing {
     pub optional: bool,
 }
 
-/// Also harmless when really run: a script that nobody has, a SET that needs an old value. PING takes back what
-/// ASKING says about the next command.
+/// Also harmless when really run: a script that nobody has, a SET that needs an old value.
 fn needs(key: &str) -> Vec<Need> {
     let need = |name, words: &[&str], optional| Need {
         name,
@@ -39,9 +38,9 @@ fn needs(key: &str) -> Vec<Need> {
         need("CLUSTER|INFO", &["CLUSTER", "INFO"], false),
         need("TIME", &["TIME"], false),
         need("ASKING", &["ASKING"], false),
-        need("PING", &["PING"], false),
+        // The limiter never sends it: for this command's own round trips, and to take back what ASKING says about the next one.
+        need("PING", &["PING"], true),
         need("HELLO", &["HELLO"], false),
-        need("CLIENT|SETINFO", &["CLIENT", "SETINFO", "LIB-NAME", "shardlimit"], true),
         // These run inside scripts, as this user.
         need("GET", &["GET", key], false),
         need("SET", &["SET", key, "", "XX", "PX", "1"], false),

@@ -97,7 +97,7 @@ async fn send(
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.transport.run(&request).await;
-    let parsed = |value| Reply::parse(value, sealed.asks.len()).map_err(|bad| Fault::Unknown(bad.to_string()));
+    let parsed = |value| Reply::parse(value, &sealed.asks).map_err(|bad| Fault::Unknown(bad.to_string()));
     match reply.and_then(parsed) {
         Ok(reply) => answered(limit, entry, lane, (round, sealed, sent), reply).await,
         Err(fault) => {

@@ -6,6 +6,7 @@ use redis::{RedisError, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
+use crate::said::{is_host, said};
 
 /// Why a request has no answer yet. Each kind stands for one reaction of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Fault {
             Err(error) => match error.code() {
                 Some(code) => Err(Self::of_code(from, code, error.detail().unwrap_or_default())),
                 // The crate does not say whether a broken connection broke before or after it wrote.
-                None => Err(Self::Unknown(format!("{from}: {error}"))),
+                None => Err(Self::Unknown(format!("{from}: {}", said(&error)))),
             },
         }
     }
@@ -62,7 +63,7 @@ impl Fault {
     /// The reply table. Exhaustive by its last arm: an error that is not known proves nothing but that the server
     /// refused; our scripts write last, so an error from inside one means that nothing was charged.
     fn of_code(from: &Address, code: &str, detail: &str) -> Self {
-        let said = || format!("{from} says {code} {detail}");
+        let said = || format!("{from} says {}", said(&format_args!("{code} {detail}")));
         match code {
             "MOVED" => {
                 redirect(from, detail).map_or_else(|| Self::Refused(said()), |(slot, to)| Self::Moved { slot, to })
@@ -112,7 +113,7 @@ fn redirect(from: &Address, detail: &str) -> Option<(Slot, Address)> {
     let (host, port) = address.trim().rsplit_once(':')?;
     let host = match host.trim_start_matches('[').trim_end_matches(']') {
         "" | "?" => from.host.clone(),
-        host => host.into(),
+        host => Box::from(Some(host).filter(|host| is_host(host))?),
     };
     Some((Slot::new(slot.parse().ok()?)?, Address { host, port: port.parse().ok()? }))
 }
@@ -143,9 +144,18 @@ mod tests {
 
     #[test]
     fn a_redirect_to_nowhere_is_a_refusal() {
-        for said in ["MOVED", "MOVED 3999", "MOVED 99999 h:1", "MOVED x h:1", "ASK 1 h:99999", "ASK 1 h"] {
+        for said in
+            ["MOVED", "MOVED 3999", "MOVED 99999 h:1", "MOVED x h:1", "ASK 1 h:99999", "ASK 1 h", "ASK 1 \x1b[2J:1"]
+        {
             assert!(matches!(fault(said), Fault::Refused(_)), "{said}");
         }
+    }
+
+    #[test]
+    fn what_a_server_says_is_shown_as_a_terminal_can_bear_it() {
+        let error = fault(&format!("ERR \x1b[31mred\u{202e}{}", "x".repeat(10_000))).into_error().to_string();
+        assert!(error.contains("says ERR \\u{1b}[31mred\\u{202e}xxx"), "{error}");
+        assert!(error.len() < 500, "{error}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
 //!
-//! * `settings`: where the servers are. `node`: one server and the connection to it. `breaker`: whether it is asked at all.
+//! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened. `breaker`: whether
+//!   it is asked at all.
+//! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
 //! * `router`: each request to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
 //!   sent again.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
@@ -9,6 +11,7 @@
 
 mod breaker;
 mod budget;
+mod dial;
 mod engine;
 mod fault;
 mod node;
@@ -16,7 +19,9 @@ mod node;
 mod own;
 mod rest;
 mod router;
+mod scanner;
 mod settings;
+mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
@@ -27,6 +32,8 @@ pub(crate) use fault::{Address, Fault};
 #[cfg(feature = "cluster-async")]
 pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
+#[cfg(fuzzing)]
+pub(crate) use scanner::Scanner;
 pub(crate) use settings::{Patience, Settings};
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushInfo, PushKind, Value, cmd};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value, cmd};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
+use super::dial::{Dial, Opened};
 use super::fault::{Address, Fault};
 use super::settings::Settings;
 use crate::observe;
 use crate::retries::Backoff;
+use crate::said::said;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::wire::Script;
@@ -24,7 +25,7 @@ const QUEUE: usize = 1_024;
 
 pub(crate) struct Node {
     pub address: Address,
-    info: ConnectionInfo,
+    dial: Dial,
     link: Arc<ArcSwapOption<Link>>,
     /// Held by whoever opens a connection: the others wait for it, and take what it got.
     opening: tokio::sync::Mutex<Attempts>,
@@ -38,7 +39,7 @@ pub(crate) struct Node {
 /// An open connection. The number tells it from those before and after it.
 struct Link {
     number: u64,
-    connection: MultiplexedConnection,
+    opened: Opened,
 }
 
 #[derive(Default)]
@@ -50,9 +51,9 @@ struct Attempts {
 
 impl Node {
     pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
-        let (info, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
+        let (dial, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
         let (breaker, reconnect) = (Breaker::new(settings.breaker), settings.reconnect);
-        Self { address, info, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect }
+        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -86,7 +87,7 @@ impl Node {
         sent: &crate::sync::atomic::AtomicBool,
     ) -> Result<Value, Fault> {
         let link = self.connected().await?;
-        let mut connection = link.connection.clone();
+        let mut connection = link.opened.connection.clone();
         sent.store(true, Ordering::Relaxed);
         let reply = if asking {
             let mut pipeline = Pipeline::with_capacity(2);
@@ -102,18 +103,48 @@ impl Node {
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
             self.forget(link.number);
         }
-        Fault::check(&self.address, reply)
+        let answer = Fault::check(&self.address, reply)?;
+        if !matches!(answer, Value::Array(_)) {
+            // Not even of the right kind: answers and requests may have come out of step.
+            self.forget(link.number);
+            return Err(Fault::Unknown(format!("{}: what a script answered is no list", self.address)));
+        }
+        Ok(answer)
     }
 
     /// Sends commands that change nothing, as one pipeline; each has a reply of its own.
     pub(super) async fn ask(self: &Arc<Self>, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let link = self.connected().await?;
+        self.ask_on(&link, commands).await
+    }
+
+    /// What the node says to CLUSTER SLOTS and CLUSTER INFO.
+    pub(super) async fn describe(self: &Arc<Self>) -> Result<Vec<Value>, Fault> {
+        let about = |what: &str| {
+            let mut command = cmd("CLUSTER");
+            command.arg(what);
+            command
+        };
+        let link = self.connected().await?;
+        link.opened.expect_large(true);
+        let replies = self.ask_on(&link, &[about("SLOTS"), about("INFO")]).await;
+        // Not reached by one who went away: the reply may come yet.
+        link.opened.expect_large(false);
+        replies
+    }
+
+    /// Opens a connection, if there is none, before a call needs it.
+    pub(super) async fn connect_ahead(self: Arc<Self>) -> Result<(), Fault> {
+        self.connected().await.map(|_| ())
+    }
+
+    async fn ask_on(&self, link: &Link, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let replies = link.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
-        replies.map_err(|error| Fault::Unknown(format!("{}: {error}", self.address)))
+        let replies = link.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
+        replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, said(&link.opened.explain(error)))))
     }
 
     /// The connection, opened if there is none. Between failed attempts everybody fails at once.
@@ -148,9 +179,9 @@ impl Node {
             failed => {
                 let why = match failed {
                     Ok(Err(error)) if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
-                        format!("{error}; check user and password in the first URL")
+                        format!("{}; check user and password in the first URL", said(&error))
                     }
-                    Ok(Err(error)) => error.to_string(),
+                    Ok(Err(error)) => said(&error),
                     _ => format!("no connection within {CONNECT:?}"),
                 };
                 attempts.failed += 1;
@@ -177,19 +208,18 @@ impl Node {
             Ok::<(), redis::aio::SendError>(())
         };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(on_push);
-        let client = Client::open(self.info.clone())?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let opened = self.dial.open(config).await?;
         let mut load = Pipeline::new();
         for script in Script::ALL {
             load.cmd("SCRIPT").arg("LOAD").arg(script.source());
         }
         // A user who may not load scripts may still run them by EVAL: each reply is its own matter.
-        connection.send_packed_commands(&load, 0, Script::ALL.len()).await?;
-        Ok(Link { number, connection })
+        let loaded = opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await;
+        loaded.map_err(|error| opened.explain(error))?;
+        Ok(Link { number, opened })
     }
 
     /// Lets go of the connection: it is closed when what is on its way there has come to its end.
@@ -208,12 +238,11 @@ fn forget(link: &ArcSwapOption<Link>, number: u64) {
     link.rcu(|now| now.as_ref().filter(|link| link.number != number).cloned());
 }
 
-/// The commands that describe the cluster.
-pub(super) fn describe() -> [Cmd; 2] {
-    let about = |what: &str| {
-        let mut command = cmd("CLUSTER");
-        command.arg(what);
-        command
-    };
-    [about("SLOTS"), about("INFO")]
+/// The reply to TIME, in µs.
+pub(super) fn clock_of(reply: Value) -> Result<u64, Fault> {
+    let wrong = |why: &dyn std::fmt::Display| Fault::Refused(format!("TIME: {}", said(why)));
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(reply).map_err(|error| wrong(&error))?;
+    let clock = seconds.checked_mul(1_000_000).and_then(|clock| clock.checked_add(micros));
+    // What scripts can compute with.
+    clock.filter(|clock| *clock < 1 << 53).ok_or_else(|| wrong(&"is no moment of these centuries"))
 }

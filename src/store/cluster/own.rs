@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::fault::{Address, Fault};
+use super::node::clock_of;
 use super::rest::Rest;
 use super::router::Request;
 use crate::key::Slot;
@@ -107,9 +108,7 @@ impl OwnConnection {
 
     pub(super) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
         let time = self.send(cmd("TIME"), to_master(slot), false).await?;
-        let (seconds, micros): (u64, u64) =
-            redis::from_redis_value(time).map_err(|error| Fault::Refused(format!("TIME: {error}")))?;
-        Ok(seconds * 1_000_000 + micros)
+        clock_of(time)
     }
 
     async fn send(&self, command: Cmd, to: SingleNodeRoutingInfo, asking: bool) -> Result<Value, Fault> {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::budget::Budget;
 use super::fault::{Address, Fault};
-use super::node::Node;
+use super::node::{Node, clock_of};
 use super::rest::Rest;
 use super::settings::Settings;
 use crate::key::Slot;
@@ -21,6 +21,9 @@ use crate::wire::Script;
 
 /// As many as a client may follow before it must take the cluster for confused, and wait.
 const REDIRECTS: usize = 5;
+/// Nodes beyond those of the topology: seeds, and what redirects name. A hostile server could name another one each time.
+const STRANGERS: usize = 64;
+
 pub(crate) struct Router {
     pub(super) settings: Settings,
     budget: Budget,
@@ -158,11 +161,11 @@ impl Router {
                 Fault::Moved { slot, to: address } => {
                     self.moved(*slot, address);
                     asking = false;
-                    to = Some(self.node_at(address));
+                    to = Some(self.stranger_at(address));
                 }
                 Fault::Ask { to: address } => {
                     asking = true;
-                    to = Some(self.node_at(address));
+                    to = Some(self.stranger_at(address));
                 }
                 Fault::TryAgain => {
                     failed += 1;
@@ -194,9 +197,7 @@ impl Router {
     pub(crate) async fn time_at(&self, slot: Slot) -> Result<u64, Fault> {
         let ask = async {
             let replies = self.node_of(slot)?.ask(&[cmd("TIME")]).await?;
-            let time: (u64, u64) = redis::from_redis_value(replies.into_iter().next().unwrap_or(Value::Nil))
-                .map_err(|error| Fault::Refused(format!("TIME: {error}")))?;
-            Ok(time.0 * 1_000_000 + time.1)
+            clock_of(replies.into_iter().next().unwrap_or(Value::Nil))
         };
         let late = |_| Fault::NotSent(format!("no TIME within {:?}", self.settings.timeout));
         tokio::time::timeout(self.settings.timeout, ask).await.map_err(late)?
@@ -227,7 +228,7 @@ impl Router {
             return Err(Fault::NotSent(why.unwrap_or_else(|| "no master is known".into())));
         }
         for node in self.nodes() {
-            node.ask(&[cmd("PING")]).await?;
+            node.connect_ahead().await?;
         }
         Ok(())
     }
@@ -244,6 +245,17 @@ impl Router {
             node.breaker.overdue(std::time::Instant::now());
         }
         self.doubt.notify_one();
+    }
+
+    /// The node that a redirect names.
+    fn stranger_at(&self, address: &Address) -> Arc<Node> {
+        let view = self.view.load_full();
+        let mut nodes = lock(&self.nodes);
+        if nodes.len() > view.nodes.len() + STRANGERS {
+            nodes.retain(|_, node| view.nodes.iter().any(|known| Arc::ptr_eq(known, node)));
+        }
+        drop(nodes);
+        self.node_at(address)
     }
 
     /// The nodes of the present view.

@@ -1,12 +1,14 @@
-//! Where the servers are and how to speak to them.
+//! Where the servers are and how to log in.
 
 use std::fmt;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
+use super::dial::Dial;
 use super::fault::Address;
+#[cfg(feature = "tls")]
+use super::tls::{self, Tls};
 use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
 use crate::retries::{Backoff, Retries};
@@ -15,8 +17,10 @@ use crate::retries::{Backoff, Retries};
 #[derive(Clone)]
 pub(crate) struct Settings {
     seeds: Vec<Address>,
-    /// User, password, TLS: the first seed's, for every node.
-    template: ConnectionInfo,
+    /// User and password: the first seed's, for every node.
+    redis: RedisConnectionInfo,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
     /// The longest that a request may take, from the moment it is sent.
     pub timeout: Duration,
     pub breaker: BreakerSettings,
@@ -34,34 +38,48 @@ pub(crate) struct Patience {
     pub reconnect: Backoff,
 }
 
+/// What a URL says.
+struct Seed {
+    address: Address,
+    redis: RedisConnectionInfo,
+    wants_tls: bool,
+}
+
 impl Settings {
     /// Reads URLs such as `redis://user:password@host:6379`, or just `host:6379`.
     pub(crate) fn new(
         urls: &[String],
         Patience { timeout, breaker, retries, reconnect }: Patience,
-        #[cfg(feature = "tls")] certificates: &super::tls::Certificates,
+        #[cfg(feature = "tls")] certificates: &tls::Certificates,
     ) -> Result<Self, Error> {
         let mut seeds = Vec::with_capacity(urls.len());
-        let mut template = None;
+        let mut first: Option<Seed> = None;
         for url in urls {
-            let info = read(url)?;
-            seeds.push(address_of(info.addr()).ok_or_else(|| bad(url, "is not an address of a server"))?);
-            template.get_or_insert(info);
+            let seed = Seed::read(url)?;
+            // Otherwise a URL that asks for TLS would lead to servers that are spoken to without.
+            if first.as_ref().is_some_and(|first| first.wants_tls != seed.wants_tls) {
+                return Err(bad(url, "is not as the first URL: either all want TLS (rediss://) or none"));
+            }
+            seeds.push(seed.address.clone());
+            first.get_or_insert(seed);
         }
-        let Some(info) = template else {
+        let Some(Seed { redis, wants_tls, .. }) = first else {
             return Err(Error::new(ErrorKind::InvalidSetting, "redis", "needs at least one URL"));
         };
         #[cfg(feature = "tls")]
-        let info = certificates.put_into(info)?;
-        // RESP3: only there does a connection tell that it was lost.
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let tcp = TcpSettings::default().set_nodelay(true);
-        // A connection that was cut in silence is given up when what was sent on it is not even received.
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout((4 * timeout).max(Duration::from_secs(5)));
+        if !wants_tls && !certificates.is_empty() {
+            return Err(tls::wrong("certificates are of no use without a rediss:// URL"));
+        }
+        #[cfg(not(feature = "tls"))]
+        if wants_tls {
+            return Err(bad(&urls[0], "wants TLS: build shardlimit with its feature `tls`"));
+        }
         Ok(Self {
             seeds,
-            template: info.set_redis_settings(redis).set_tcp_settings(tcp),
+            // RESP3: only there does a connection tell that it was lost. Its name is nothing that a user needs leave for.
+            redis: redis.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name(),
+            #[cfg(feature = "tls")]
+            tls: if wants_tls { Some(Tls::new(certificates)?) } else { None },
             timeout,
             breaker,
             retries,
@@ -74,59 +92,61 @@ impl Settings {
     }
 
     /// How to reach a node.
-    pub(crate) fn info_of(&self, address: &Address) -> ConnectionInfo {
-        let Address { host, port } = address.clone();
-        let addr = match self.template.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host: host.into(), port, insecure, tls_params }
+    pub(crate) fn info_of(&self, address: &Address) -> Dial {
+        Dial {
+            address: address.clone(),
+            redis: self.redis.clone(),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone(),
+            patience: (4 * self.timeout).max(Duration::from_secs(5)),
+        }
+    }
+}
+
+impl Seed {
+    /// Without a scheme it is a plain address.
+    fn read(url: &str) -> Result<Self, Error> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+        let wants_tls = match scheme {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            "unix" | "redis+unix" | "valkey+unix" => {
+                return Err(bad(url, "is a socket of this machine: a cluster needs hosts and ports"));
             }
-            _ => ConnectionAddr::Tcp(host.into(), port),
+            _ => return Err(bad(url, "is not a URL such as redis://host:6379")),
         };
-        self.template.clone().set_addr(addr)
-    }
-}
-
-/// Without a scheme it is a plain address.
-fn read(url: &str) -> Result<ConnectionInfo, Error> {
-    let whole = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
-    let info = whole.into_connection_info().map_err(|_| bad(url, "is not a URL such as redis://host:6379"))?;
-    match info.addr() {
-        #[cfg(feature = "tls")]
-        ConnectionAddr::TcpTls { .. } => super::tls::check(url)?,
-        #[cfg(not(feature = "tls"))]
-        ConnectionAddr::TcpTls { .. } => return Err(bad(url, "wants TLS: build shardlimit with its feature `tls`")),
-        ConnectionAddr::Unix(_) => {
-            return Err(bad(url, "is a socket of this machine: a cluster needs hosts and ports"));
+        if rest.contains('#') {
+            return Err(bad(url, "has a part behind #: there is nothing that it could mean"));
         }
-        _ => {}
-    }
-    Ok(info)
-}
-
-fn address_of(addr: &ConnectionAddr) -> Option<Address> {
-    match addr {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            Some(Address { host: host.into(), port: *port })
+        // A / or ? in a password ends the host early, and a part of it would pass for a host.
+        if rest.rfind('@').is_some_and(|at| rest[..at].contains(['/', '?', '\\'])) {
+            let how = "has a password that is torn: write other characters than letters and digits as %2F, %40, …";
+            return Err(bad(url, how));
         }
-        _ => None,
+        // TLS is ours, so the crate below need not know of it.
+        let info = format!("redis://{rest}").into_connection_info();
+        let info = info.map_err(|_| bad(url, "is not a URL such as redis://host:6379"))?;
+        let redis = info.redis_settings().clone();
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return Err(bad(url, "is not an address of a server"));
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Ok(Self { address: Address { host: host.into(), port: *port }, redis, wants_tls })
     }
 }
 
-pub(super) fn bad(url: &str, how: &str) -> Error {
+fn bad(url: &str, how: &str) -> Error {
     Error::new(ErrorKind::InvalidSetting, "redis", format!("{:?} {how}", without_secret(url)))
 }
 
-/// Everything before the last `@` may hold a password.
+/// Everything before the last `@` may hold a password, but for a scheme that we know.
 fn without_secret(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => format!("{}://…@{}", &url[..scheme], &url[at + 1..]),
-        (None, Some(at)) => format!("…@{}", &url[at + 1..]),
-        _ => url.to_owned(),
-    }
+    let Some((_, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+    let scheme = ["redis://", "rediss://"].into_iter().find(|scheme| url.starts_with(scheme)).unwrap_or_default();
+    format!("{scheme}…@{rest}")
 }
 
-/// The template holds secrets.
+/// The log-in holds secrets.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("seeds", &self.seeds).field("timeout", &self.timeout).finish_non_exhaustive()
@@ -142,7 +162,7 @@ mod tests {
             &urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
             Patience { timeout: Duration::from_secs(1), ..Patience::default() },
             #[cfg(feature = "tls")]
-            &super::super::tls::Certificates::default(),
+            &tls::Certificates::default(),
         )
     }
 
@@ -155,7 +175,9 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_named_without_its_password() {
-        for url in ["", "http://a:secret@h", "redis://u:secret@:x", "unix:///tmp/secret@x", "u:secret@h:port"] {
+        for url in
+            ["", "http://a:secret@h", "redis://u:secret@:x", "unix:///tmp/secret@x", "u:secret@h:port", ":secret@://"]
+        {
             let error = settings(&[url]).unwrap_err();
             assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "redis"), "{url}");
             assert!(!error.to_string().contains("secret"), "{error}");
@@ -163,10 +185,26 @@ mod tests {
         assert_eq!(settings(&[]).unwrap_err().field(), "redis");
     }
 
+    /// `12/3?` looks like a port and a database: the rest of the password was taken for nothing.
+    #[test]
+    fn a_torn_password_is_no_address() {
+        for url in ["redis://user:12/3?secret@h:1", "redis://:12?secret@h", "user:12/3?secret@h:1", "@@secret12?@h:1"] {
+            let error = settings(&[url]).unwrap_err().to_string();
+            assert!(error.contains("torn") && !error.contains("12") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn tls_is_for_all_or_for_none() {
+        let error = settings(&["redis://h:1", "rediss://u:secret@h:2"]).unwrap_err();
+        assert!(error.to_string().contains("either all want TLS") && !error.to_string().contains("secret"), "{error}");
+        assert!(settings(&["rediss://h:1/#insecure"]).unwrap_err().to_string().contains("behind #"));
+    }
+
     #[test]
     fn secrets_are_not_shown() {
         let settings = settings(&["redis://user:secret@h:1"]).unwrap();
         assert!(!format!("{settings:?}").contains("secret"));
-        assert_eq!(settings.info_of(&settings.seeds[0]).redis_settings().password(), Some("secret"));
+        assert_eq!(settings.info_of(&settings.seeds[0]).redis.password(), Some("secret"));
     }
 }

@@ -8,9 +8,10 @@ use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
 use super::fault::{Address, Fault};
-use super::node::{Node, describe};
+use super::node::Node;
 use super::router::Router;
 use crate::observe;
+use crate::said::said;
 use crate::sync::Arc;
 use crate::topology::{Topology, parse};
 
@@ -67,14 +68,14 @@ async fn look(router: &Arc<Router>) -> bool {
 }
 
 async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
-    let replies = node.ask(&describe()).await.map_err(Fault::what)?;
+    let replies = node.describe().await.map_err(Fault::what)?;
     let [slots, info] = replies.as_slice() else { return Err(format!("{} answered in part", node.address)) };
     if let Value::ServerError(error) = slots {
         if error.details().is_some_and(|detail| detail.contains("cluster support disabled")) {
             let Address { host, port } = &node.address;
             return Ok(parse::single_server(host, *port));
         }
-        return Err(format!("{} says {} {}", node.address, error.code(), error.details().unwrap_or_default()));
+        return Err(format!("{} says {}", node.address, said(error)));
     }
     parse::topology(&node.address.host, slots, info).map_err(|bad| {
         observe::topology_refused(&node.address, &bad);
@@ -86,7 +87,8 @@ async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
 fn connect_ahead(router: &Router) {
     for node in router.nodes() {
         if !node.is_connected() {
-            tokio::spawn(async move { node.ask(&[redis::cmd("PING")]).await });
+            // Told of where it fails.
+            tokio::spawn(node.connect_ahead());
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::kernel::{Ask, Batch, Header, Refund, Verdict};
 use crate::wire::{BadReply, CloseReply, GrantId, HomeReply, InstallReply, Reply, Run, Verdicts};
 
 const ID: GrantId = GrantId { stamp: 5, random: 6 };
+const ASK: Ask = Ask { permits: 1, count: 5 };
 
 fn bytes(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())
@@ -26,18 +27,18 @@ fn replies_of_every_kind_are_read() {
         [Verdict { granted: 3, lack: NEVER, line: 0 }, Verdict { granted: 2, lack: 50, line: 4 }].into_iter().collect();
     let mut reply = decided(&numbers);
     let expected = Reply::Decided { id: ID, ledger: None, header, load: 77, verdicts: verdicts.clone() };
-    assert_eq!(Reply::parse(Value::Array(reply.clone()), 2), Ok(expected));
+    assert_eq!(Reply::parse(Value::Array(reply.clone()), &[ASK; 2]), Ok(expected));
     reply[3] = bytes(b"ledger");
     let expected = Reply::Decided { id: ID, ledger: Some(b"ledger".to_vec()), header, load: 77, verdicts };
-    assert_eq!(Reply::parse(Value::Array(reply), 2), Ok(expected));
+    assert_eq!(Reply::parse(Value::Array(reply), &[ASK; 2]), Ok(expected));
 
     let reply = |status, rest: &[Value]| Value::Array([&[Value::Int(1), Value::Int(status)], rest].concat());
     let id = bytes(&ID.to_bytes());
-    assert_eq!(Reply::parse(reply(1, &[bytes(b"")]), 2), Ok(Reply::Stale { id: None }));
-    assert_eq!(Reply::parse(reply(1, std::slice::from_ref(&id)), 2), Ok(Reply::Stale { id: Some(ID) }));
+    assert_eq!(Reply::parse(reply(1, &[bytes(b"")]), &[ASK; 2]), Ok(Reply::Stale { id: None }));
+    assert_eq!(Reply::parse(reply(1, std::slice::from_ref(&id)), &[ASK; 2]), Ok(Reply::Stale { id: Some(ID) }));
     let (with_ledger, nothing) = ([id.clone(), bytes(b"l")], [bytes(b""), bytes(b"")]);
     let other = Reply::OtherKernel { id: ID, ledger: b"l".to_vec() };
-    assert_eq!(Reply::parse(reply(2, &with_ledger), 2), Ok(other));
+    assert_eq!(Reply::parse(reply(2, &with_ledger), &[ASK; 2]), Ok(other));
 
     let granted = HomeReply::Written { id: ID, ledger: b"l".to_vec() };
     assert_eq!(HomeReply::parse(reply(0, &with_ledger)), Ok(granted));
@@ -81,16 +82,17 @@ fn a_bad_reply_says_which_field_and_why() {
         (with(7, Value::Double(1.5)), "missing is of another type"),
         (with(8, Value::Int(-1)), "load is -1"),
         (with(9, Value::Int(-1)), "granted is -1"),
+        (with(9, Value::Int(6)), "granted is 6 of 5 calls"),
         (with(10, Value::Int(-2)), "lack is -2"),
         (with(11, Value::Int(-1)), "line is -1"),
         (Value::Array(good[..11].to_vec()), "the list of verdicts is 2 numbers for 1 asks"),
         (Value::Array([&good[..], &[Value::Int(1)]].concat()), "the list of verdicts is 4 numbers for 1 asks"),
     ] {
-        let error: BadReply = Reply::parse(value, 1).unwrap_err();
+        let error: BadReply = Reply::parse(value, &[ASK]).unwrap_err();
         assert_eq!(error.to_string(), format!("malformed reply of a script: {why}"));
     }
     let stale = vec![Value::Int(1), Value::Int(1), bytes(b""), bytes(b"")];
-    let error = Reply::parse(Value::Array(stale), 0).unwrap_err().to_string();
+    let error = Reply::parse(Value::Array(stale), &[]).unwrap_err().to_string();
     assert!(error.ends_with("what follows the last field is a string of 0 bytes"), "{error}");
 }
 
@@ -114,7 +116,7 @@ proptest! {
     fn no_reply_makes_us_panic(values in prop::collection::vec(any_value(), 0..14), asks in 0usize..4) {
         for start in [vec![], vec![Value::Int(1)], vec![Value::Int(1), Value::Int(0)]] {
             let value = Value::Array([start, values.clone()].concat());
-            if let Ok(Reply::Decided { verdicts, .. }) = Reply::parse(value.clone(), asks) {
+            if let Ok(Reply::Decided { verdicts, .. }) = Reply::parse(value.clone(), &vec![ASK; asks]) {
                 prop_assert_eq!(verdicts.len(), asks);
             }
             let _ = HomeReply::parse(value.clone());

@@ -58,7 +58,7 @@ impl Client {
 
     fn acquire(&mut self, script: Script, run: &Run<'_>) -> Reply {
         let value = self.run(script, |cmd| run.write(cmd));
-        Reply::parse(value, run.batch.asks.len()).unwrap()
+        Reply::parse(value, run.batch.asks).unwrap()
     }
 
     fn stored(&mut self) -> Option<Vec<u8>> {
