@@ -1,65 +1,18 @@
 //! What the shared store tells those who listen, and what it keeps to itself.
 #![cfg(feature = "redis")]
 
+#[path = "support/listener.rs"]
+mod listener;
 #[path = "support/server.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod server;
 
-use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use listener::Listener;
 use server::Server;
 use shardlimit::{FailurePolicy, Limiter};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-/// Every span and event, one line each.
-#[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<(Level, String)>>>);
-
-#[derive(Default)]
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, " {}={value:?}", field.name());
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("shardlimit")
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut line = Line::default();
-        span.record(&mut line);
-        self.0.lock().unwrap().push((*span.metadata().level(), format!("span {}{}", span.metadata().name(), line.0)));
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        self.0.lock().unwrap().push((*event.metadata().level(), line.0));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-impl Listener {
-    fn has(&self, level: Level, text: &str) -> bool {
-        self.0.lock().unwrap().iter().any(|(at, line)| *at == level && line.contains(text))
-    }
-}
+use tracing::Level;
 
 #[test]
 fn topology_denials_and_faults_are_told_and_keys_can_do_no_harm() {
@@ -85,7 +38,7 @@ fn topology_denials_and_faults_are_told_and_keys_can_do_no_harm() {
     server.kill();
     pollster::block_on(limit.acquire("alice")).unwrap_err();
     assert!(listener.has(Level::ERROR, "fault"));
-    for (_, line) in listener.0.lock().unwrap().iter() {
+    for line in listener.lines("shardlimit") {
         assert!(!line.contains("sesame"), "{line}");
         assert!(!line.chars().any(char::is_control), "{line:?}");
         assert!(line.len() < 1_000, "{line}");

@@ -129,13 +129,13 @@ impl DoctorReport {
             };
             let full = master.full_coverage.map(|full| if full { "required" } else { "not required" }.to_owned());
             [
-                if master.reachable { master.address.clone() } else { format!("{} (silent)", master.address) },
+                clean(&if master.reachable { master.address.clone() } else { format!("{} (silent)", master.address) }),
                 if self.cluster { count(master.slots) } else { "-".into() },
                 count(master.replicas),
-                text(master.version.clone()),
+                text(master.version.as_deref().map(clean)),
                 text(master.round_trip_us.map(|time| human_time((time * 1e3) as u64))),
                 text(master.clock_ms.map(|ahead| format!("{ahead:+.1} ms"))),
-                text(master.maxmemory_policy.clone()),
+                text(master.maxmemory_policy.as_deref().map(clean)),
                 if self.cluster || !master.reachable { text(full) } else { "-".into() },
             ]
         };

@@ -12,7 +12,7 @@ mod report;
 mod style;
 mod table;
 
-pub(crate) use escape::escape;
+pub(crate) use escape::{escape, visible, visible_json};
 pub(crate) use number::{count, decimals, human_time, micros, millis_up, seconds};
 pub(crate) use report::{Exit, Output, Report, note};
 pub(crate) use style::Style;

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use serde::Serialize;
 
 use super::style::Style;
+use super::{visible, visible_json};
 use crate::error::Failure;
 
 /// Raised when a field changes its meaning or its type; new fields may come without.
@@ -114,7 +115,8 @@ pub(crate) fn note(text: &str) {
 }
 
 fn json_line(object: &impl Serialize) -> String {
-    let mut line = serde_json::to_string(object).expect("a report has text keys and finite numbers");
+    let line = serde_json::to_string(object).expect("a report has text keys and finite numbers");
+    let mut line = visible_json(&line);
     line.push('\n');
     line
 }
@@ -126,7 +128,7 @@ fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// `eprintln!` would panic when nobody listens.
+/// `eprintln!` would panic when nobody listens. The text may quote a server.
 fn say(label: &str, text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{label} {text}");
+    let _ = writeln!(io::stderr().lock(), "{label} {}", visible(text));
 }

@@ -14,6 +14,7 @@ use super::fault::Address;
 use super::stream::{Guarded, Terms};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
+use crate::said::said;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -57,6 +58,16 @@ impl Dial {
             return self.log_in(tls.shake_hands(&self.address.host, socket).await?, config).await;
         }
         self.log_in(socket, config).await
+    }
+
+    /// Why it could not be opened, without the password: servers that do not know HELLO repeat the words that came with it.
+    pub(super) fn explain(&self, error: &RedisError) -> String {
+        let text = error.to_string();
+        let text = text.split(", with args").next().unwrap_or_default();
+        match self.redis.password() {
+            Some(password) if !password.is_empty() => said(&text.replace(password, "***")),
+            _ => said(&text),
+        }
     }
 
     /// To the first address of the name that answers.

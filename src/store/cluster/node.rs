@@ -179,9 +179,9 @@ impl Node {
             failed => {
                 let why = match failed {
                     Ok(Err(error)) if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
-                        format!("{}; check user and password in the first URL", said(&error))
+                        format!("{}; check user and password in the first URL", self.dial.explain(&error))
                     }
-                    Ok(Err(error)) => said(&error),
+                    Ok(Err(error)) => self.dial.explain(&error),
                     _ => format!("no connection within {CONNECT:?}"),
                 };
                 attempts.failed += 1;
