@@ -55,6 +55,8 @@ local at = now
 if seen > now and seen - now <= window then
   at = seen
 end
+-- Set back for good: also where nothing is granted, or what lies ahead counts as charged now again and again.
+changed = changed or at < seen
 local current = at - math.fmod(at, step)
 
 local function gone_at(start)

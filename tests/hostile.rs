@@ -276,7 +276,9 @@ async fn replies_that_nobody_asked_for_end_the_connection() {
     // Its own answer is the first of the two, and counts if the other one comes later.
     if let Err(error) = limit.acquire("alice").await {
         assert_eq!(error.kind(), ErrorKind::Unknown, "{error}");
-        assert!(error.to_string().contains("nobody asked for"), "{error}");
+        // Or it was given another's.
+        let text = error.to_string();
+        assert!(text.contains("nobody asked for") || text.contains("malformed reply"), "{text}");
     }
     eventually("the connection has ended", async || server.connections().1 > closed).await;
     server.relent();

@@ -154,7 +154,11 @@ async fn answered(
         // The calls are decided all the same, but by a share that is not known: only what was granted is.
         Some(Err(bad)) => observe::fault(&limit.name, &entry.key, &Fault::Refused(bad.to_string())),
     }
-    lane.answered();
+    let now = limit.clock.now();
+    // One that takes longer than anybody waits for it is no help: the next try will tell.
+    if now.saturating_sub(sent) < limit.deadline {
+        lane.answered(now);
+    }
     limit.pay(entry, lane);
     lane.load.store(load, Ordering::Relaxed);
     entry.feel(limit);

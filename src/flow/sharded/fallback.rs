@@ -35,8 +35,11 @@ pub(crate) struct Fallback {
 #[derive(Debug, Default)]
 struct Inner {
     meter: Meter,
-    /// While the shard is out of reach.
+    /// While the shard is out of reach, and for a while after that: it may be so again before anything was granted that could be
+    /// gone by.
     local: Option<Local>,
+    /// When it was in reach again.
+    ended: Option<Micros>,
 }
 
 /// Permits that the shard granted, by the clock of this process.
@@ -108,8 +111,8 @@ impl Fallback {
     }
 
     /// The shard answers again.
-    pub(super) fn end(&self) {
-        lock(&self.inner).local = None;
+    pub(super) fn end(&self, now: Micros) {
+        lock(&self.inner).ended = Some(now);
     }
 
     /// So many permits were admitted without it.
@@ -125,7 +128,10 @@ impl Fallback {
     /// Takes permits at `ratio` of what was granted lately, of `most` permits a second at the most, and of `without` a second if
     /// nothing was granted. `Err`: not before so many microseconds from now.
     fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
-        let Inner { meter, local } = &mut *lock(&self.inner);
+        let Inner { meter, local, ended } = &mut *lock(&self.inner);
+        if ended.take().is_some_and(|ended| now.saturating_sub(ended) >= 2 * SPAN) {
+            *local = None;
+        }
         let local = local.get_or_insert_with(|| {
             let lately = meter.rate(now);
             Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
@@ -276,12 +282,17 @@ mod tests {
         assert_eq!((fallback.take_owed(), fallback.take_owed()), (7, 0));
     }
 
+    /// A shard that comes and goes: what it was worth before the first fault counts until it has been back for a while.
     #[test]
     fn a_shard_that_is_back_ends_it() {
         let (fallback, now) = granted(100, 3);
         assert!(fallback.take(1, 1.0, (1e9, 0.0), now).is_err());
-        fallback.end();
-        // The next fault goes by what was granted before that.
-        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 5 * SECOND), Err(AGAIN));
+        for second in 1..10 {
+            fallback.end(now + second * SECOND);
+            assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + (second + 1) * SECOND), Ok(()), "{second}");
+        }
+        fallback.end(now + 10 * SECOND);
+        // The next fault goes by what was granted before that: nothing.
+        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 12 * SECOND), Err(AGAIN));
     }
 }

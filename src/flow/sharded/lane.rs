@@ -192,10 +192,10 @@ impl Lane {
         Error::new(ErrorKind::NotSent, "redis", message)
     }
 
-    /// It has answered.
-    pub(super) fn answered(&self) {
+    /// It has answered in time.
+    pub(super) fn answered(&self, now: Micros) {
         if self.counts.health.answered() {
-            self.counts.fallback.end();
+            self.counts.fallback.end(now);
         }
     }
 

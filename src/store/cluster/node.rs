@@ -20,6 +20,8 @@ use crate::wire::Script;
 
 /// The longest that opening a connection may take: name, handshake, log-in and scripts.
 const CONNECT: Duration = Duration::from_secs(2);
+/// For how long all requests on a connection may go without an answer in time.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
 const QUEUE: usize = 1_024;
 
@@ -34,12 +36,15 @@ pub(crate) struct Node {
     lost: Arc<Notify>,
     pub breaker: Breaker,
     reconnect: Backoff,
+    born: Instant,
 }
 
 /// An open connection. The number tells it from those before and after it.
 struct Link {
     number: u64,
     opened: Opened,
+    /// Since when no request had an answer in time, in milliseconds after the node was born; zero: the last one had.
+    silent_since: AtomicU64,
 }
 
 #[derive(Default)]
@@ -52,8 +57,8 @@ struct Attempts {
 impl Node {
     pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
         let (dial, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
-        let (breaker, reconnect) = (Breaker::new(settings.breaker), settings.reconnect);
-        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect }
+        let (breaker, reconnect, born) = (Breaker::new(settings.breaker), settings.reconnect, Instant::now());
+        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect, born }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -73,6 +78,8 @@ impl Node {
         sent: &crate::sync::atomic::AtomicBool,
     ) -> Result<Value, Fault> {
         let Some(pass) = self.breaker.pass(std::time::Instant::now()) else {
+            // Its slots may be another's by now, and nobody else finds out while it is not asked.
+            self.lost.notify_one();
             return Err(Fault::NotSent(format!("the breaker of {} is open", self.address)));
         };
         let reply = self.send(command, asking, sent).await;
@@ -89,17 +96,24 @@ impl Node {
         let link = self.connected().await?;
         let mut connection = link.opened.connection.clone();
         sent.store(true, Ordering::Relaxed);
+        let waiting = Waiting { node: self, link: &link };
         let reply = if asking {
             let mut pipeline = Pipeline::with_capacity(2);
             pipeline.cmd("ASKING").add_command(command.clone());
-            connection
-                .send_packed_commands(&pipeline, 0, 2)
-                .await
-                .map(|mut replies| replies.pop().unwrap_or(Value::Nil))
+            connection.send_packed_commands(&pipeline, 0, 2).await.map(|mut replies| {
+                match (replies.pop().unwrap_or(Value::Nil), replies.pop()) {
+                    // Without leave to say ASKING, what follows is sent elsewhere for ever.
+                    (Value::ServerError(_), Some(Value::ServerError(refused))) if refused.code() == "NOPERM" => {
+                        Value::ServerError(refused)
+                    }
+                    (reply, _) => reply,
+                }
+            })
         } else {
             connection.send_packed_command(command).await
         };
         sent.store(false, Ordering::Relaxed);
+        waiting.answered();
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
             self.forget(link.number);
         }
@@ -166,6 +180,7 @@ impl Node {
             return Ok(link);
         }
         if attempts.again.is_some_and(|again| Instant::now() < again) {
+            self.lost.notify_one();
             return Err(Fault::NotSent(format!("{} can't be reached ({})", self.address, attempts.why)));
         }
         match tokio::time::timeout(CONNECT, self.open()).await {
@@ -219,7 +234,7 @@ impl Node {
         // A user who may not load scripts may still run them by EVAL: each reply is its own matter.
         let loaded = opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await;
         loaded.map_err(|error| opened.explain(error))?;
-        Ok(Link { number, opened })
+        Ok(Link { number, opened, silent_since: AtomicU64::new(0) })
     }
 
     /// Lets go of the connection: it is closed when what is on its way there has come to its end.
@@ -230,6 +245,33 @@ impl Node {
     fn forget(&self, number: u64) {
         forget(&self.link, number);
         self.lost.notify_one();
+    }
+}
+
+/// A request that is out.
+struct Waiting<'a> {
+    node: &'a Node,
+    link: &'a Link,
+}
+
+impl Waiting<'_> {
+    /// Whatever it was, something came.
+    fn answered(self) {
+        self.link.silent_since.store(0, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    /// Nobody waits for its answer any more. A connection on which all have been given up for a while is given up too: what comes
+    /// on it may be the answer to another's request.
+    fn drop(&mut self) {
+        let now = self.node.born.elapsed().as_millis() as u64 + 1;
+        match self.link.silent_since.load(Ordering::Relaxed) {
+            0 => self.link.silent_since.store(now, Ordering::Relaxed),
+            since if now.saturating_sub(since) >= SILENCE.as_millis() as u64 => self.node.forget(self.link.number),
+            _ => {}
+        }
     }
 }
 

@@ -51,6 +51,33 @@ fn a_stale_caller_charges_and_creates_nothing() {
     }
 }
 
+/// A clock that is set back by more than a refill, while nothing is left: after a refill by the new clock it is as new, also if
+/// nobody was granted anything in between. A state that was left ahead of it would lock everybody out until it has caught up.
+#[test]
+fn a_clock_set_back_locks_nobody_out() {
+    const HOUR: u64 = 3_600_000_000;
+    let server = Server::start(&[]);
+    for (number, share) in shares().enumerate() {
+        let mut client = Client::new(&server, number, true);
+        let script = Script::acquire(&share);
+        let home = pack(Kind::Home, ID, &share, None, b"");
+        let ask = |client: &mut Client, now: u64| {
+            client.set_clock(now);
+            match client.acquire(script, &run(ID, &home, false, ONE)) {
+                Reply::Decided { verdicts, .. } => verdicts[0].granted > 0,
+                other => panic!("{other:?}"),
+            }
+        };
+        let now = 1_000_000 * HOUR;
+        assert_eq!((0..6).filter(|_| ask(&mut client, now)).count(), 5, "{share:?}");
+        let back = now - HOUR;
+        assert!(!ask(&mut client, back) && !ask(&mut client, back + 1), "{share:?}: what was used is used");
+        // Two windows: what was charged just before the end of one counts in the next.
+        let later = (0..3).map(|second| back + 1_000_000 * (second + 1)).filter(|now| ask(&mut client, *now)).count();
+        assert!(later >= 1, "{share:?}: it has refilled by the clock that counts now");
+    }
+}
+
 /// A client whose definition has another algorithm is told what is in force, and has charged nothing.
 #[test]
 fn a_state_of_another_kernel_is_left_alone() {
