@@ -1,0 +1,41 @@
+//! The one place in which the suite's limiters are built.
+
+use std::time::Duration;
+
+use clap::Args;
+use shardlimit::{Error, Limit, Limiter, NamedLimit};
+
+/// The name that the suite's limits go by.
+pub(crate) const NAME: &str = "faults";
+/// The one hot key.
+pub(crate) const KEY: &str = "hot";
+
+/// How limiters are set.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Settings {
+    /// What is limited: one hot key.
+    #[arg(long, default_value = "token-bucket 3000/s burst 300")]
+    pub limit: Limit,
+    /// Milliseconds that a call may take.
+    #[arg(long, default_value_t = 500)]
+    pub deadline: u64,
+}
+
+impl Settings {
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline)
+    }
+
+    /// As command-line options of a process that is to have the same.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        vec!["--limit".into(), self.limit.to_string(), "--deadline".into(), self.deadline.to_string()]
+    }
+
+    pub(crate) fn limiter(&self, urls: &[String]) -> Result<Limiter, Error> {
+        Limiter::builder().redis(urls.iter().map(String::as_str)).timeout(self.deadline()).build()
+    }
+
+    pub(crate) fn define(&self, urls: &[String]) -> Result<NamedLimit, Error> {
+        self.limiter(urls)?.define(NAME, self.limit)
+    }
+}
