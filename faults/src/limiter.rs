@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use shardlimit::{Error, Limit, Limiter, NamedLimit};
+use shardlimit::{Error, FailurePolicy, Limit, Limiter, NamedLimit};
 
 /// The name that the suite's limits go by.
 pub(crate) const NAME: &str = "faults";
@@ -17,8 +17,11 @@ pub(crate) struct Settings {
     #[arg(long, default_value = "token-bucket 3000/s burst 300")]
     pub limit: Limit,
     /// Milliseconds that a call may take.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 50)]
     pub deadline: u64,
+    /// What decides where a shard can't: open, closed, error, local or local:RATIO.
+    #[arg(long, default_value = "local")]
+    pub policy: FailurePolicy,
 }
 
 impl Settings {
@@ -28,11 +31,18 @@ impl Settings {
 
     /// As command-line options of a process that is to have the same.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        vec!["--limit".into(), self.limit.to_string(), "--deadline".into(), self.deadline.to_string()]
+        let Self { limit, deadline, policy } = self;
+        let pairs =
+            [("--limit", limit.to_string()), ("--deadline", deadline.to_string()), ("--policy", policy.to_string())];
+        pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 
     pub(crate) fn limiter(&self, urls: &[String]) -> Result<Limiter, Error> {
-        Limiter::builder().redis(urls.iter().map(String::as_str)).timeout(self.deadline()).build()
+        Limiter::builder()
+            .redis(urls.iter().map(String::as_str))
+            .deadline(self.deadline())
+            .on_failure(self.policy)
+            .build()
     }
 
     pub(crate) fn define(&self, urls: &[String]) -> Result<NamedLimit, Error> {

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use shardlimit::{Decision, Handle};
+use shardlimit::Handle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::Failure;
-use crate::clock::{MILLI, Nanos, SECOND, nanos, now, real_time};
+use crate::clock::{MILLI, Nanos, SECOND, nanos, now};
 use crate::limiter::{KEY, Settings};
-use crate::record::{Call, Outcome, Record, Tick};
+use crate::record::{Call, Record, Tick};
 
 /// So many calls may be out at once: a bound for memory, far above what a deadline lets pile up.
 const MOST_OUT: u64 = 200_000;
@@ -136,19 +136,13 @@ impl Desk {
     }
 
     async fn call(self: Arc<Self>) {
-        let call = Call { begin: now(), end: None, outcome: Outcome::Hung, slot: None, at: 0 };
+        let call = Call::begin();
         let index = {
             let mut record = self.record();
             record.calls.push(call);
             record.calls.len() - 1
         };
-        let result = self.handle.acquire().await;
-        let mut call = Call { end: Some(now()), outcome: Outcome::of(&result), ..call };
-        if let Ok(Decision::Allowed(allowed)) = &result {
-            let shard = allowed.receipt().shards().next();
-            call.slot = shard.map(|(slot, ..)| slot.number());
-            call.at = shard.map_or_else(real_time, |(_, _, at)| at);
-        }
+        let call = call.end(&self.handle.acquire().await);
         if let Some(kept) = self.record().calls.get_mut(index) {
             *kept = call;
         }

@@ -11,13 +11,15 @@
 //! * `load`: a process that calls, and `record`: what it writes; `fleet`: such processes as seen from here. `limiter`: how
 //!   all of them build their limiter.
 //! * `judge/`: from the records to figures. `report`: a line for people, a row for the documentation.
-//! * `once`: whether a call whose connection was cut is ever charged twice.
+//! * `once`: whether a call whose connection was cut is ever charged twice. `gone`: how fast calls are decided without any
+//!   master.
 
 mod clock;
 mod cluster;
 mod failure;
 mod fault;
 mod fleet;
+mod gone;
 mod judge;
 mod limiter;
 mod load;

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use shardlimit::NamedLimit;
+use shardlimit::{FailurePolicy, NamedLimit};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Failure;
 use crate::fault::Needs;
+use crate::limiter::Settings;
 use crate::options::Suite;
 use crate::proxy::Cut;
 use crate::record::Outcome;
@@ -76,13 +77,28 @@ pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
     let needs = Needs { proxies: true, ..Needs::default() };
     let folder = std::env::temp_dir();
     let stage = Stage::build(suite, needs, Path::new(&folder))?;
-    let limiter = suite.settings.limiter(&stage.cluster.urls())?;
-    let (own, shared) = (limiter.define("own", OWN.parse()?)?, limiter.define("shared", SHARED.parse()?)?);
+    // The policy must not decide: a call is to say what is known of it.
+    let settings = Settings { policy: FailurePolicy::Error, deadline: 500, ..suite.settings.clone() };
+    let define = || -> Result<_, Failure> {
+        let limiter = settings.limiter(&stage.cluster.urls())?;
+        Ok((limiter.define("own", OWN.parse()?)?, limiter.define("shared", SHARED.parse()?)?))
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    runtime.block_on(call_and_count(&stage, &own, &shared))
+    let (own, shared) = define()?;
+    let (cuts, told) = runtime.block_on(call(&stage, &own, &shared));
+    // Who reads has no broken connections, and trusts every master.
+    let (own, shared) = define()?;
+    runtime.block_on(count(cuts, told, &own, &shared))
 }
 
-async fn call_and_count(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) -> Result<Counts, Failure> {
+/// What single calls were told by their keys, and what the calls of the shared key were.
+#[derive(Default)]
+struct Told {
+    singles: Vec<(String, Outcome)>,
+    together: Vec<Outcome>,
+}
+
+async fn call(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) -> (u64, Told) {
     let cuts = || stage.proxies.iter().map(crate::proxy::Proxy::cuts).sum::<u64>();
     let next = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicU64::new(0));
@@ -90,16 +106,16 @@ async fn call_and_count(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) ->
     for _ in 0..CALLERS {
         let (own, shared, next, over) = (own.clone(), shared.clone(), Arc::clone(&next), Arc::clone(&over));
         tasks.spawn(async move {
-            let (mut singles, mut together) = (Vec::new(), Vec::new());
+            let mut told = Told::default();
             while over.load(Ordering::Relaxed) == 0 {
                 let key = format!("call:{}", next.fetch_add(1, Ordering::Relaxed));
                 let outcome = Outcome::of(&own.acquire(&key).await);
-                singles.push((key, outcome));
-                together.push(Outcome::of(&shared.acquire("all").await));
-                // Servers that are connected to again all the time need not be asked all the time.
-                sleep(Duration::from_millis(1)).await;
+                told.singles.push((key, outcome));
+                told.together.push(Outcome::of(&shared.acquire("all").await));
+                // A master that is given a rest answers at once that it was not asked.
+                sleep(Duration::from_millis(if outcome == Outcome::NotSent { 10 } else { 1 })).await;
             }
-            (singles, together)
+            told
         });
     }
     let patience = Instant::now();
@@ -109,14 +125,18 @@ async fn call_and_count(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) ->
     }
     stage.proxies.iter().for_each(crate::proxy::Proxy::let_be);
     over.store(1, Ordering::Relaxed);
-    let (mut singles, mut together) = (Vec::new(), Vec::new());
-    for (more, beside) in tasks.join_all().await {
-        singles.extend(more);
-        together.extend(beside);
+    let mut all = Told::default();
+    for told in tasks.join_all().await {
+        all.singles.extend(told.singles);
+        all.together.extend(told.together);
     }
+    (cuts(), all)
+}
+
+async fn count(cuts: u64, told: Told, own: &NamedLimit, shared: &NamedLimit) -> Result<Counts, Failure> {
+    let Told { singles, together } = told;
     let count = |wanted: Outcome| together.iter().filter(|outcome| **outcome == wanted).count() as u64;
-    let mut counts =
-        Counts { cuts: cuts(), shared: (count(Outcome::Allowed), count(Outcome::Unknown)), ..Counts::default() };
+    let mut counts = Counts { cuts, shared: (count(Outcome::Allowed), count(Outcome::Unknown)), ..Counts::default() };
     counts.shared_charged = charged(shared, "all").await?;
     for (key, outcome) in singles {
         let charged = charged(own, &key).await?;

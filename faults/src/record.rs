@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use shardlimit::{Decision, Error, ErrorKind};
+use shardlimit::{DecidedBy, Decision, Error, ErrorKind};
 
-use crate::clock::Nanos;
+use crate::clock::{Nanos, now, real_time};
 
 /// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct Call {
     pub slot: Option<u16>,
     /// Of an allowed call: when it was charged, in microseconds since 1970 by the clock of who decided.
     pub at: u64,
+    /// Whether the failure policy decided it.
+    pub by_policy: bool,
 }
 
 /// How a call ended.
@@ -48,6 +50,32 @@ pub(crate) struct Record {
     /// Calls that were due and not made, because too many were out.
     pub skipped: u64,
     pub panics: u64,
+}
+
+impl Call {
+    /// A call that begins now.
+    pub(crate) fn begin() -> Self {
+        Self { begin: now(), end: None, outcome: Outcome::Hung, slot: None, at: 0, by_policy: false }
+    }
+
+    /// It ends now, and so.
+    pub(crate) fn end(mut self, result: &Result<Decision, Error>) -> Self {
+        self.end = Some(now());
+        self.outcome = Outcome::of(result);
+        self.by_policy = result.as_ref().is_ok_and(|decision| decision.decided_by() == DecidedBy::Fallback);
+        if let Ok(Decision::Allowed(allowed)) = result {
+            let shard = allowed.receipt().shards().next();
+            self.slot = shard.map(|(slot, ..)| slot.number());
+            // Who decided without a shard went by the clock of this machine.
+            self.at = shard.map_or_else(real_time, |(_, _, at)| at);
+        }
+        self
+    }
+
+    /// Whether no shard stands behind the answer.
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.by_policy || self.outcome.is_error()
+    }
 }
 
 impl Outcome {
@@ -90,9 +118,9 @@ impl Outcome {
 impl Record {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
-        for Call { begin, end, outcome, slot, at } in &self.calls {
+        for Call { begin, end, outcome, slot, at, by_policy } in &self.calls {
             let (end, slot) = (end.unwrap_or(0), slot.map_or(-1, i32::from));
-            writeln!(file, "call {begin} {end} {} {slot} {at}", outcome.name())?;
+            writeln!(file, "call {begin} {end} {} {slot} {at} {}", outcome.name(), u8::from(*by_policy))?;
         }
         for Tick { due, late } in &self.ticks {
             writeln!(file, "tick {due} {late}")?;
@@ -117,12 +145,13 @@ impl Record {
     fn add(&mut self, line: &str) -> Option<bool> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["call", begin, end, outcome, slot, at] => self.calls.push(Call {
+            ["call", begin, end, outcome, slot, at, by_policy] => self.calls.push(Call {
                 begin: begin.parse().ok()?,
                 end: Some(end.parse().ok()?).filter(|end| *end > 0),
                 outcome: Outcome::parse(outcome)?,
                 slot: u16::try_from(slot.parse::<i32>().ok()?).ok(),
                 at: at.parse().ok()?,
+                by_policy: by_policy == "1",
             }),
             ["tick", due, late] => self.ticks.push(Tick { due: due.parse().ok()?, late: late.parse().ok()? }),
             ["over", skipped, panics] => {
@@ -143,8 +172,9 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let path = std::env::temp_dir().join(format!("shardlimit-faults-record-{}", std::process::id()));
-        let allowed = Call { begin: 5, end: Some(9), outcome: Outcome::Allowed, slot: Some(0), at: 17 };
-        let hung = Call { begin: 6, end: None, outcome: Outcome::Hung, slot: None, at: 0 };
+        let allowed =
+            Call { begin: 5, end: Some(9), outcome: Outcome::Allowed, slot: Some(0), at: 17, by_policy: true };
+        let hung = Call { begin: 6, end: None, outcome: Outcome::Hung, slot: None, at: 0, by_policy: false };
         let record =
             Record { calls: vec![allowed, hung], ticks: vec![Tick { due: 3, late: 1 }], skipped: 2, panics: 1 };
         record.write(&path).unwrap();

@@ -12,7 +12,7 @@ use crate::judge::{Case, Figures, judge};
 use crate::network;
 use crate::options::Suite;
 use crate::stage::Stage;
-use crate::{once, report};
+use crate::{gone, once, report};
 
 /// The first burst, and the first look at everything, are over by then.
 const WARM: Duration = Duration::from_secs(1);
@@ -27,13 +27,14 @@ const PULSE: (u64, u64) = (500, 2_500);
 pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     if suite.list {
         ALL.iter().for_each(|fault| println!("{:16} {}", fault.name, fault.about));
-        println!("{:16} {}", once::NAME, once::ABOUT);
+        println!("{:16} {}\n{:16} {}", once::NAME, once::ABOUT, gone::NAME, gone::ABOUT);
         return Ok(true);
     }
     if suite.processes < 2 {
         return Err(Failure::new("there must be at least two processes"));
     }
-    let known = |name: &&String| *name == once::NAME || ALL.iter().any(|fault| fault.name == **name);
+    let known =
+        |name: &&String| *name == once::NAME || *name == gone::NAME || ALL.iter().any(|fault| fault.name == **name);
     if let Some(stranger) = suite.faults.iter().find(|name| !known(name)) {
         return Err(Failure::new(format!("there is no fault {stranger:?}; see --list")));
     }
@@ -71,6 +72,11 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
         well &= counts.is_well();
         println!("{:16} {counts}", once::NAME);
     }
+    if wanted(gone::NAME) {
+        let decided = gone::run(suite)?;
+        well &= decided.is_well();
+        println!("{:16} {decided}", gone::NAME);
+    }
     Ok(well)
 }
 
@@ -98,7 +104,6 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
 
     let healthy: Vec<u16> =
         stage.shards.iter().filter(|shard| !marks.sick.contains(&shard.node)).map(|shard| shard.slot).collect();
-    let (deadline, period) = (settings.deadline().as_secs_f64(), settings.limit.period().as_secs_f64());
     Ok(judge(
         &records,
         &Case {
@@ -106,7 +111,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             deadline: settings.deadline(),
             marks: &marks,
             healthy: &healthy,
-            extra: fault.extra.permits(&stage, &marks.sick, deadline, period),
+            extra: fault.extra.permits(&stage, settings, &marks),
             by_own_clock: fault.extra == Extra::Clock,
             steady: !fault.needs.silence,
         },

@@ -69,13 +69,17 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Every running node says that the cluster is up, and all name the same owners.
+    /// Every running node says that the cluster is up, and all name the same owners, which run too.
     pub(crate) fn is_sound(&self) -> bool {
         let running: Vec<&Node> = self.nodes.iter().filter(|node| node.is_running()).collect();
         let views: Vec<Vec<usize>> = running.iter().map(|node| self.owners_as_seen_by(node)).collect();
         running.iter().all(|node| node.info("state") == "ok")
             && views.windows(2).all(|pair| pair[0] == pair[1])
-            && views.first().is_some_and(|owners| owners.iter().all(|owner| *owner != usize::MAX))
+            && views.first().is_some_and(|owners| owners.iter().all(|owner| self.runs(*owner)))
+    }
+
+    fn runs(&self, owner: usize) -> bool {
+        self.nodes.get(owner).is_some_and(Node::is_running)
     }
 
     pub(crate) fn wait_until_sound(&self) -> Result<(), Failure> {

@@ -27,8 +27,8 @@ pub(crate) const ALL: &[Fault] = faults![
     "partition-home", "home's master and a client on an island", NETWORK, Minority, net::partition_home;
     "partition-out", "nothing that a master sends arrives", NETWORK, Minority, net::no_outgoing;
     "partition-in", "nothing that a master is sent arrives", NETWORK, Minority, net::no_incoming;
-    "latency", "100 ms more for all that a master answers", PROXIES, None, proxied::latency;
-    "loss", "5 % of the packets to and from one master are lost", NETWORK, None, net::loss;
+    "latency", "100 ms more for all that a master answers", PROXIES, Beside, proxied::latency;
+    "loss", "5 % of the packets to and from one master are lost", NETWORK, Beside, net::loss;
     "script-flush", "SCRIPT FLUSH everywhere every 100 ms", NOTHING, None, server::script_flush;
     "migrate", "the key's slots move back and forth", NOTHING, None, slots::back_and_forth;
     "kill-migrating", "kill -9 of a master whose slot is on its way", NOTHING, LostCharges, slots::kill_source;
@@ -36,11 +36,11 @@ pub(crate) const ALL: &[Fault] = faults![
     "evict", "a master evicts all keys", NOTHING, None, server::evict;
     "clock-forward", "a master's clock 30 s ahead, and back", CLOCK, Clock, server::clock_forward;
     "clock-back", "a master's clock 30 s behind, and back", CLOCK, Clock, server::clock_back;
-    "cut-before", "a connection is cut every 50 ms, its request undelivered", PROXIES, None, proxied::before;
-    "cut-after", "the same, its request delivered and run", PROXIES, None, proxied::after;
-    "cut-inside", "the same, in the middle of its reply", PROXIES, None, proxied::inside;
-    "client-kill", "CLIENT KILL everywhere every 50 ms", NOTHING, None, server::client_kill;
-    "client-pause", "CLIENT PAUSE of a master for 3 s", NOTHING, None, server::client_pause;
+    "cut-before", "a connection is cut every 50 ms, its request undelivered", PROXIES, Beside, proxied::before;
+    "cut-after", "the same, its request delivered and run", PROXIES, Beside, proxied::after;
+    "cut-inside", "the same, in the middle of its reply", PROXIES, Beside, proxied::inside;
+    "client-kill", "CLIENT KILL everywhere every 50 ms", NOTHING, Beside, server::client_kill;
+    "client-pause", "CLIENT PAUSE of a master for 3 s", NOTHING, Beside, server::client_pause;
     "idle", "servers close what is idle for 1 s; calls come in pulses", Needs { silence: true, ..NOTHING }, None, server::idle;
     "flushall", "FLUSHALL of a master that holds a share", NOTHING, None, server::flush_share;
     "flushall-home", "FLUSHALL of home's master", NOTHING, None, server::flush_home;

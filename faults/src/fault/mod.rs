@@ -13,7 +13,11 @@ mod slots;
 
 pub(crate) use list::ALL;
 
+use shardlimit::FailurePolicy;
+
 use crate::Failure;
+use crate::clock::SECOND;
+use crate::limiter::Settings;
 use crate::stage::{Marks, Stage};
 
 /// One fault of the suite.
@@ -38,7 +42,7 @@ pub(crate) struct Needs {
     pub silence: bool,
 }
 
-/// How far above the formula the documentation says that this may lead.
+/// How far above the formula a fault may lead, as the documentation states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
     /// Not at all.
@@ -46,27 +50,40 @@ pub(crate) enum Extra {
     /// A replica that takes over may lack the last charges: never more than the bursts of its shares. Nothing without
     /// replicas.
     LostCharges,
-    /// The old master goes on in a minority, beside the one that was elected.
+    /// Some calls reach the shard and others are decided by the policy beside it.
+    Beside,
+    /// Clients on both sides of a cut, each beside shards that others reach; and the old master goes on in a minority, beside
+    /// the one that was elected.
     Minority,
     /// What a clock that is stepped there and back refills twice: two bursts of its share.
     Clock,
 }
 
-/// The longest that a client goes on by an old plan while it reaches home: 1 s + 4 time-outs, in seconds.
-fn by_an_old_plan(deadline: f64) -> f64 {
-    1.0 + 4.0 * deadline
-}
+/// The longest that a client goes on by an old plan while it reaches home: 1 s + 4 time-outs of 500 ms.
+const BY_AN_OLD_PLAN: f64 = 3.0;
 
 impl Extra {
-    pub(crate) fn permits(self, stage: &Stage, sick: &[usize], deadline: f64, period: f64) -> f64 {
-        let shares = stage.shards.iter().filter(|shard| sick.contains(&shard.node));
-        let bursts: f64 = shares.clone().map(|shard| shard.burst as f64).sum();
-        let rates: f64 = shares.map(|shard| shard.permits as f64 / period).sum();
+    /// In permits, of a fault that lasted so many seconds.
+    pub(crate) fn permits(self, stage: &Stage, settings: &Settings, marks: &Marks) -> f64 {
+        let period = settings.limit.period().as_secs_f64();
+        let sick = stage.shards.iter().filter(|shard| marks.sick.contains(&shard.node));
+        let bursts: f64 = sick.clone().map(|shard| shard.burst as f64).sum();
+        let rates: f64 = sick.map(|shard| shard.permits as f64 / period).sum();
+        let seconds = (marks.end - marks.begin) as f64 / SECOND as f64;
+        let ratio = match settings.policy {
+            FailurePolicy::Local { ratio } => ratio,
+            FailurePolicy::Open => f64::INFINITY,
+            _ => 0.0,
+        };
+        let lost = if stage.replicas { bursts } else { 0.0 };
         match self {
             Self::None => 0.0,
-            Self::LostCharges | Self::Minority if !stage.replicas => 0.0,
-            Self::LostCharges => bursts,
-            Self::Minority => bursts + rates * by_an_old_plan(deadline),
+            Self::LostCharges => lost,
+            Self::Beside => ratio * rates * seconds,
+            Self::Minority => {
+                let old_master = if stage.replicas { bursts + rates * BY_AN_OLD_PLAN } else { 0.0 };
+                old_master + ratio * settings.limit.permits() as f64 / period * seconds
+            }
             Self::Clock => 2.0 * bursts,
         }
     }

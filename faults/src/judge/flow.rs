@@ -16,7 +16,8 @@ const FEWEST: usize = 200;
 /// The moments at which calls ended.
 pub(super) struct Flow {
     allowed: Vec<Nanos>,
-    errors: Vec<Nanos>,
+    /// Of those that no shard stands behind.
+    troubles: Vec<Nanos>,
     /// Of the limit, a second.
     rate: f64,
     last: Nanos,
@@ -24,15 +25,16 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(calls: &[Call], rate: f64) -> Self {
-        let ends = |wanted: &dyn Fn(Outcome) -> bool| {
-            let ends = calls.iter().filter(|call| wanted(call.outcome));
+        let ends = |wanted: &dyn Fn(&Call) -> bool| {
+            let ends = calls.iter().filter(|call| wanted(call));
             // What hangs is an error for ever.
             let mut ends: Vec<Nanos> = ends.map(|call| call.end.unwrap_or(Nanos::MAX)).collect();
             ends.sort_unstable();
             ends
         };
         let last = calls.last().map_or(0, |call| call.begin);
-        Self { allowed: ends(&|outcome| outcome == Outcome::Allowed), errors: ends(&Outcome::is_error), rate, last }
+        let allowed = ends(&|call| call.outcome == Outcome::Allowed);
+        Self { allowed, troubles: ends(&Call::is_troubled), rate, last }
     }
 
     /// What was allowed in the second after `from`, as a part of the limit.
@@ -49,16 +51,16 @@ impl Flow {
         within.map(|from| self.used(from)).fold(f64::INFINITY, f64::min)
     }
 
-    /// From the first moment whose next second uses the limit, and after which no call ends with an error.
+    /// From the first moment whose next second uses the limit, and after which shards decide every call.
     pub(super) fn normal_after(&self, end: Nanos) -> Option<Nanos> {
-        let calm = self.errors.last().map_or(0, |last| last.saturating_add(1));
+        let calm = self.troubles.last().map_or(0, |last| last.saturating_add(1));
         let moments = (0..).map(|step| end + step * STEP).take_while(|from| from + SECOND <= self.last);
         moments.skip_while(|from| *from < calm).find(|from| self.used(*from) >= USED).map(|from| from - end)
     }
 
-    /// The same where calls do not come all the time: only errors tell.
+    /// The same where calls do not come all the time: only who decided tells.
     pub(super) fn sound_after(&self, end: Nanos) -> Option<Nanos> {
-        let calm = self.errors.last().map_or(0, |last| last.saturating_add(1));
+        let calm = self.troubles.last().map_or(0, |last| last.saturating_add(1));
         (calm <= self.last).then(|| calm.saturating_sub(end))
     }
 }
@@ -81,8 +83,14 @@ mod tests {
 
     /// One call every 10 ms from 0, each with the outcome that its moment has.
     fn calls(until: u64, outcome: impl Fn(u64) -> Outcome) -> Vec<Call> {
-        let call =
-            |at: u64| Call { begin: at * MILLI, end: Some(at * MILLI + 1), outcome: outcome(at), slot: Some(1), at: 0 };
+        let call = |at: u64| Call {
+            begin: at * MILLI,
+            end: Some(at * MILLI + 1),
+            outcome: outcome(at),
+            slot: Some(1),
+            at: 0,
+            by_policy: false,
+        };
         (0..until / 10).map(|number| call(number * 10)).collect()
     }
 

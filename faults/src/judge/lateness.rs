@@ -37,6 +37,7 @@ mod tests {
             outcome: Outcome::Unknown,
             slot: None,
             at: 0,
+            by_policy: false,
         };
         let tick = |due: u64, late: u64| Tick { due: due * MILLI, late: late * MILLI };
         let of = |calls, ticks| worst(&Record { calls, ticks, ..Record::default() }, 500 * MILLI) / MILLI;

@@ -40,8 +40,10 @@ pub(crate) struct Figures {
     pub panics: u64,
     /// Calls that ended with an error, by kind.
     pub errors: BTreeMap<Outcome, usize>,
-    /// Of them, those that ended before the fault.
-    pub errors_before: usize,
+    /// Calls that the failure policy allowed and denied.
+    pub by_policy: (usize, usize),
+    /// Calls that no shard stands behind, and that ended before the fault.
+    pub troubles_before: usize,
     /// The longest call.
     pub longest: Nanos,
     /// The most by which a call was later than its deadline and a bare timer of that moment.
@@ -55,7 +57,7 @@ pub(crate) struct Figures {
     /// Of calls that healthy shards allowed: p99 before and during the fault.
     pub p99: Option<(Nanos, Nanos)>,
     pub lasted: Nanos,
-    /// From the end of the fault until the limit was used again, and nothing but decisions came.
+    /// From the end of the fault until the limit was used again, and shards decided every call.
     pub normal_after: Option<Nanos>,
 }
 
@@ -66,11 +68,12 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     let mut calls: Vec<Call> = records.iter().flat_map(|record| &record.calls).copied().collect();
     calls.sort_unstable_by_key(|call| call.begin);
     let marks = case.marks;
-    let errors = || calls.iter().filter(|call| call.outcome.is_error());
     let mut kinds = BTreeMap::new();
-    for call in errors() {
+    for call in calls.iter().filter(|call| call.outcome.is_error()) {
         *kinds.entry(call.outcome).or_default() += 1;
     }
+    let by_policy = |outcome| calls.iter().filter(|call| call.by_policy && call.outcome == outcome).count();
+    let troubles = calls.iter().filter(|call| call.is_troubled());
     let rate = case.limit.permits() as f64 / case.limit.period().as_secs_f64();
     let flow = flow::Flow::new(&calls, rate);
     Figures {
@@ -79,7 +82,8 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
         hung: calls.iter().filter(|call| call.end.is_none()).count(),
         panics: records.iter().map(|record| record.panics).sum(),
         errors: kinds,
-        errors_before: errors().filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
+        by_policy: (by_policy(Outcome::Allowed), by_policy(Outcome::Denied)),
+        troubles_before: troubles.filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
         longest: calls.iter().filter_map(|call| Some(call.end? - call.begin)).max().unwrap_or_default(),
         late: records.iter().map(|record| lateness::worst(record, nanos(case.deadline))).max().unwrap_or_default(),
         above: above(&calls, case, rate),
