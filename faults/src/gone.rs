@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::Failure;
 use crate::fault::Needs;
+use crate::folder::Folder;
 use crate::limiter::KEY;
 use crate::options::Suite;
 use crate::stage::{MASTERS, Stage};
@@ -66,7 +67,8 @@ impl fmt::Display for Decided {
 }
 
 pub(crate) fn run(suite: &Suite) -> Result<Decided, Failure> {
-    let mut stage = Stage::build(suite, Needs::default(), &std::env::temp_dir())?;
+    let folder = Folder::temporary(NAME)?;
+    let mut stage = Stage::build(suite, Needs::default(), &folder.path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let hot = suite.settings.define(&stage.cluster.urls())?.handle(KEY)?;
     runtime.block_on(measure(&mut stage, hot))

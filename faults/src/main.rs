@@ -10,6 +10,7 @@
 //! * `fault/`: what is done to it, a function for each. `cluster/`, `network`, `proxy`: what that needs.
 //! * `load`: a process that calls, and `record`: what it writes; `fleet`: such processes as seen from here. `limiter`: how
 //!   all of them build their limiter.
+//! * `folder`: where files of a run lie.
 //! * `judge/`: from the records to figures. `report`: a line for people, a row for the documentation.
 //! * `once`: whether a call whose connection was cut is ever charged twice. `gone`: how fast calls are decided without any
 //!   master.
@@ -19,6 +20,7 @@ mod cluster;
 mod failure;
 mod fault;
 mod fleet;
+mod folder;
 mod gone;
 mod judge;
 mod limiter;

@@ -5,7 +5,6 @@
 //! against what they were told.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::Failure;
 use crate::fault::Needs;
+use crate::folder::Folder;
 use crate::limiter::Settings;
 use crate::options::Suite;
 use crate::proxy::Cut;
@@ -75,8 +75,8 @@ impl fmt::Display for Counts {
 
 pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
     let needs = Needs { proxies: true, ..Needs::default() };
-    let folder = std::env::temp_dir();
-    let stage = Stage::build(suite, needs, Path::new(&folder))?;
+    let folder = Folder::temporary(NAME)?;
+    let stage = Stage::build(suite, needs, &folder.path)?;
     // The policy must not decide: a call is to say what is known of it.
     let settings = Settings { policy: FailurePolicy::Error, deadline: 500, ..suite.settings.clone() };
     let define = || -> Result<_, Failure> {

@@ -1,6 +1,5 @@
 //! One fault after the other, each on a cluster of its own.
 
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use crate::Failure;
 use crate::clock::{Nanos, SECOND, now, sleep_until};
 use crate::fault::{ALL, Extra, Fault};
 use crate::fleet::{Fleet, Orders};
+use crate::folder::Folder;
 use crate::judge::{Case, Figures, judge};
 use crate::network;
 use crate::options::Suite;
@@ -81,7 +81,10 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
 }
 
 fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
-    let folder = Folder::new(suite, fault.name)?;
+    let folder = match &suite.keep {
+        Some(place) => Folder::kept(place, fault.name)?,
+        None => Folder::temporary(fault.name)?,
+    };
     let mut stage = Stage::build(suite, fault.needs, &folder.path)?;
     let namespaces = |index| fault.needs.network.then(|| network::caller(index));
     let namespaces: Vec<Option<String>> = (0..suite.processes).map(namespaces).collect();
@@ -116,30 +119,4 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             steady: !fault.needs.silence,
         },
     ))
-}
-
-/// Where the files of a run lie.
-struct Folder {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Folder {
-    fn new(suite: &Suite, name: &str) -> Result<Self, Failure> {
-        let own = || std::env::temp_dir().join(format!("shardlimit-faults-{}", std::process::id()));
-        let path = suite.keep.clone().unwrap_or_else(own).join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Self { path, keep: suite.keep.is_some() })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.path);
-            if let Some(parent) = self.path.parent() {
-                let _ = std::fs::remove_dir(parent);
-            }
-        }
-    }
 }

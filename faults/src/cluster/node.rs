@@ -1,6 +1,5 @@
 //! One server.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
+use crate::folder::Folder;
 
 /// How long a server may take to start or to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ pub(crate) struct Node {
     /// What the cluster calls it.
     pub id: String,
     process: Option<Child>,
-    folder: PathBuf,
+    folder: Folder,
     options: Vec<String>,
     /// Added to its environment.
     environment: Vec<(String, String)>,
@@ -37,9 +37,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(super) fn start(seat: Seat, options: &[String], environment: &[(String, String)]) -> Result<Self, Failure> {
-        let name = format!("shardlimit-faults-{}-{}-{}", std::process::id(), seat.host, seat.port);
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder)?;
+        let folder = Folder::temporary(&format!("{}-{}", seat.host, seat.port))?;
         let mut node = Self {
             seat,
             id: String::new(),
@@ -85,7 +83,7 @@ impl Node {
             .args(["--cluster-announce-port", &announced.to_string()])
             .args(["--cluster-announce-bus-port", &(port + 10_000).to_string()])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--dir"])
-            .arg(&self.folder)
+            .arg(&self.folder.path)
             .args(&self.options)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -153,7 +151,6 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
