@@ -10,7 +10,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use crate::Failure;
-use crate::fault::Needs;
+use crate::fault::{Needs, Place};
 use crate::folder::Folder;
 use crate::limiter::KEY;
 use crate::options::Suite;
@@ -68,7 +68,7 @@ impl fmt::Display for Decided {
 
 pub(crate) fn run(suite: &Suite) -> Result<Decided, Failure> {
     let folder = Folder::temporary(NAME)?;
-    let mut stage = Stage::build(suite, Needs::default(), &folder.path)?;
+    let mut stage = Stage::build(suite, Needs::only(Place::Loopback), &folder.path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let hot = suite.settings.define(&stage.cluster.urls())?.handle(KEY)?;
     runtime.block_on(measure(&mut stage, hot))

@@ -80,17 +80,26 @@ impl Network {
             Side::Left => "left",
             Side::Right => "right",
         };
+        self.check(name)?;
         run("ip", &format!("link set {name} master {side}"))
     }
 
     /// A firewall at `name` that drops what matches, in `INPUT` or `OUTPUT`.
     pub(crate) fn drop_at(&self, name: &str, what: &str) -> Result<(), Failure> {
+        self.check(name)?;
         run("ip", &format!("netns exec {name} iptables -A {what} -j DROP"))
     }
 
     /// Nothing is dropped there any more.
     pub(crate) fn heal(&self, name: &str) -> Result<(), Failure> {
+        self.check(name)?;
         run("ip", &format!("netns exec {name} iptables -F"))
+    }
+
+    /// Nothing is done to namespaces of others.
+    fn check(&self, name: &str) -> Result<(), Failure> {
+        let known = self.names.iter().any(|own| own == name);
+        if known { Ok(()) } else { Err(Failure::new(format!("there is no namespace {name}"))) }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Failure;
-use crate::fault::Needs;
+use crate::fault::{Needs, Place};
 use crate::folder::Folder;
 use crate::limiter::Settings;
 use crate::options::Suite;
@@ -45,14 +45,14 @@ pub(crate) struct Counts {
     twice: u64,
     /// Allowed calls that were not charged, and calls that were surely not sent and are charged.
     wrong: u64,
-    /// What the calls of the shared key were told: allowed and unknown.
-    shared: (u64, u64),
+    /// What the calls of the shared key were told: allowed, unknown, and anything else.
+    shared: (u64, u64, u64),
     shared_charged: u64,
 }
 
 impl Counts {
     pub(crate) fn is_well(&self) -> bool {
-        let (allowed, unknown) = self.shared;
+        let (allowed, unknown, _) = self.shared;
         self.cuts >= CUTS
             && self.twice + self.wrong == 0
             && (allowed..=allowed + unknown).contains(&self.shared_charged)
@@ -66,17 +66,16 @@ impl fmt::Display for Counts {
         write!(
             f,
             "{verdict:6} {cuts} cuts after delivery; single keys: {allowed} allowed, {unknown} unknown, {other} other, \
-             {twice} charged twice, {wrong} charged otherwise than told; one key: {} allowed, {} unknown, {shared_charged} \
+             {twice} charged twice, {wrong} charged otherwise than told; one key: {} allowed, {} unknown, {} other, {shared_charged} \
              charged",
-            shared.0, shared.1
+            shared.0, shared.1, shared.2
         )
     }
 }
 
 pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
-    let needs = Needs { proxies: true, ..Needs::default() };
     let folder = Folder::temporary(NAME)?;
-    let stage = Stage::build(suite, needs, &folder.path)?;
+    let stage = Stage::build(suite, Needs::only(Place::Proxied), &folder.path)?;
     // The policy must not decide: a call is to say what is known of it.
     let settings = Settings { policy: FailurePolicy::Error, deadline: 500, ..suite.settings.clone() };
     let define = || -> Result<_, Failure> {
@@ -136,7 +135,9 @@ async fn call(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) -> (u64, Tol
 async fn count(cuts: u64, told: Told, own: &NamedLimit, shared: &NamedLimit) -> Result<Counts, Failure> {
     let Told { singles, together } = told;
     let count = |wanted: Outcome| together.iter().filter(|outcome| **outcome == wanted).count() as u64;
-    let mut counts = Counts { cuts, shared: (count(Outcome::Allowed), count(Outcome::Unknown)), ..Counts::default() };
+    let (allowed, unknown) = (count(Outcome::Allowed), count(Outcome::Unknown));
+    let shared_other = together.len() as u64 - allowed - unknown;
+    let mut counts = Counts { cuts, shared: (allowed, unknown, shared_other), ..Counts::default() };
     counts.shared_charged = charged(shared, "all").await?;
     for (key, outcome) in singles {
         let charged = charged(own, &key).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::clock::{Nanos, SECOND, now, sleep_until};
-use crate::fault::{ALL, Extra, Fault};
+use crate::fault::{ALL, Extra, Fault, Place};
 use crate::fleet::{Fleet, Orders};
 use crate::folder::Folder;
 use crate::judge::{Case, Figures, judge};
@@ -26,7 +26,9 @@ const PULSE: (u64, u64) = (500, 2_500);
 /// Runs what was asked for; says whether nothing was wrong.
 pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     if suite.list {
-        ALL.iter().for_each(|fault| println!("{:16} {}", fault.name, fault.about));
+        for fault in ALL {
+            println!("{:16} {}", fault.name, fault.about);
+        }
         println!("{:16} {}\n{:16} {}", once::NAME, once::ABOUT, gone::NAME, gone::ABOUT);
         return Ok(true);
     }
@@ -40,7 +42,7 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     }
     let wanted = |name: &str| suite.faults.is_empty() || suite.faults.iter().any(|one| one == name);
     let faults: Vec<&Fault> = ALL.iter().filter(|fault| wanted(fault.name)).collect();
-    if faults.iter().any(|fault| fault.needs.network) {
+    if faults.iter().any(|fault| fault.needs.place == Place::Network) {
         network::enter_own_world()?;
         network::settle()?;
     }
@@ -86,7 +88,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
         None => Folder::temporary(fault.name)?,
     };
     let mut stage = Stage::build(suite, fault.needs, &folder.path)?;
-    let namespaces = |index| fault.needs.network.then(|| network::caller(index));
+    let namespaces = |index| (fault.needs.place == Place::Network).then(|| network::caller(index));
     let namespaces: Vec<Option<String>> = (0..suite.processes).map(namespaces).collect();
     let settings = &suite.settings;
     let rate = settings.limit.permits() as f64 / settings.limit.period().as_secs_f64();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::clock::{Nanos, now};
 use crate::cluster::{Cluster, Seat, Setup};
-use crate::fault::Needs;
+use crate::fault::{Needs, Place};
 use crate::limiter::{KEY, Settings};
 use crate::network::{self, Network};
 use crate::options::Suite;
@@ -54,26 +54,26 @@ pub(crate) struct Marks {
 impl Stage {
     pub(crate) fn build(suite: &Suite, needs: Needs, folder: &Path) -> Result<Self, Failure> {
         let count = MASTERS * (1 + usize::from(suite.replicas));
-        let network = if needs.network { Some(Network::new(count, suite.processes)?) } else { None };
+        let is_network = needs.place == Place::Network;
+        let network = if is_network { Some(Network::new(count, suite.processes)?) } else { None };
         let mut proxies = Vec::new();
-        let seats = (0..count).map(|index| match &network {
-            Some(_) => {
+        let seats = (0..count).map(|index| {
+            if is_network {
                 let name = network::server(index);
                 let host = network::address(&name);
-                Ok(Seat { namespace: Some(name), host, port: network::PORT, announced: network::PORT })
+                return Ok(Seat { namespace: Some(name), host, port: network::PORT, announced: network::PORT });
             }
-            None => {
-                let port = free_port()?.1;
-                let mut announced = port;
-                if needs.proxies {
-                    proxies.push(Proxy::start(free_port()?.0, port)?);
-                    announced = proxies[index].port;
-                }
-                Ok(Seat { namespace: None, host: "127.0.0.1".into(), port, announced })
+            let port = free_port()?.1;
+            let mut announced = port;
+            if needs.place == Place::Proxied {
+                proxies.push(Proxy::start(free_port()?.0, port)?);
+                announced = proxies[index].port;
             }
+            Ok(Seat { namespace: None, host: "127.0.0.1".into(), port, announced })
         });
         let seats = seats.collect::<Result<_, Failure>>()?;
-        let environments = (0..count).map(|index| if needs.clock { lies(folder, index) } else { Ok(Vec::new()) });
+        let is_lied_to = needs.place == Place::Lied;
+        let environments = (0..count).map(|index| if is_lied_to { lies(folder, index) } else { Ok(Vec::new()) });
         let setup = Setup {
             masters: MASTERS,
             full_coverage: suite.full_coverage,

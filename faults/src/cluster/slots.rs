@@ -44,8 +44,7 @@ impl Cluster {
     }
 
     /// Opens the slot at both ends.
-    pub(crate) fn begin_migration(&self, slot: u16, to: usize) -> Result<Migration, Failure> {
-        let from = self.owner_of(slot)?;
+    pub(crate) fn begin_migration(&self, slot: u16, from: usize, to: usize) -> Result<Migration, Failure> {
         let set = |node: usize, state: &str, other: usize| {
             let other = &self.nodes[other].id;
             self.nodes[node].ask::<()>(cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(other))

@@ -1,12 +1,12 @@
 //! All of them, in the order in which they run.
 
-use super::{Extra, Fault, Needs, failover, net, process, proxied, server, slots};
+use super::{Extra, Fault, Needs, Place, failover, net, process, proxied, server, slots};
 
-const NOTHING: Needs = Needs { network: false, replicas: false, proxies: false, clock: false, silence: false };
+const NOTHING: Needs = Needs::only(Place::Loopback);
+const PROXIES: Needs = Needs::only(Place::Proxied);
+const CLOCK: Needs = Needs::only(Place::Lied);
+const NETWORK: Needs = Needs::only(Place::Network);
 const REPLICAS: Needs = Needs { replicas: true, ..NOTHING };
-const NETWORK: Needs = Needs { network: true, ..NOTHING };
-const PROXIES: Needs = Needs { proxies: true, ..NOTHING };
-const CLOCK: Needs = Needs { clock: true, ..NOTHING };
 
 macro_rules! faults {
     ($($name:literal, $about:literal, $needs:expr, $extra:ident, $inject:expr;)*) => {
@@ -22,7 +22,7 @@ pub(crate) const ALL: &[Fault] = faults![
     "kill-all", "kill -9 of all masters", NOTHING, LostCharges, process::kill_all;
     "stop", "SIGSTOP of a master for 10 s", NOTHING, LostCharges, process::stop;
     "failover", "failover by command, of a share's master and of home's", REPLICAS, None, failover::by_command;
-    "lag", "a replica is promoted that lacks the last 300 ms", Needs { network: true, ..REPLICAS }, LostCharges, failover::with_lag;
+    "lag", "a replica is promoted that lacks the last 300 ms", Needs { replicas: true, ..NETWORK }, LostCharges, failover::with_lag;
     "partition", "a master and a client on an island", NETWORK, Minority, net::partition;
     "partition-home", "home's master and a client on an island", NETWORK, Minority, net::partition_home;
     "partition-out", "nothing that a master sends arrives", NETWORK, Minority, net::no_outgoing;

@@ -31,15 +31,32 @@ pub(crate) struct Fault {
 }
 
 /// What has to be around the cluster.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    pub network: bool,
+    pub place: Place,
     pub replicas: bool,
-    pub proxies: bool,
-    /// Clocks that can be stepped.
-    pub clock: bool,
     /// Silence between the calls.
     pub silence: bool,
+}
+
+/// Where the servers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On loopback.
+    Loopback,
+    /// On loopback, each behind a proxy of ours.
+    Proxied,
+    /// On loopback, with clocks that can be stepped.
+    Lied,
+    /// In a network of our own.
+    Network,
+}
+
+impl Needs {
+    /// Nothing but a place.
+    pub(crate) const fn only(place: Place) -> Self {
+        Self { place, replicas: false, silence: false }
+    }
 }
 
 /// How far above the formula a fault may lead, as the documentation states it.

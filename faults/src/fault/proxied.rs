@@ -44,5 +44,6 @@ pub(super) fn latency(stage: &mut Stage) -> Result<Marks, Failure> {
     stage.proxies[victim].delay(LATENCY);
     sleep(stage.length);
     stage.proxies[victim].delay(Duration::ZERO);
+    stage.cluster.wait_until_sound()?;
     Ok(marks.end())
 }

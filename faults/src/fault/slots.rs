@@ -17,8 +17,9 @@ pub(super) fn back_and_forth(stage: &mut Stage) -> Result<Marks, Failure> {
     let marks = Marks::begin(&all);
     stage.keep_doing(Duration::ZERO, |stage| {
         for shard in &stage.shards {
-            for to in [(shard.node + 1) % MASTERS, shard.node] {
-                let migration = stage.cluster.begin_migration(shard.slot, to)?;
+            let next = (shard.node + 1) % MASTERS;
+            for (from, to) in [(shard.node, next), (next, shard.node)] {
+                let migration = stage.cluster.begin_migration(shard.slot, from, to)?;
                 sleep(OPEN);
                 stage.cluster.move_keys(migration)?;
                 sleep(OPEN);
@@ -35,13 +36,16 @@ pub(super) fn back_and_forth(stage: &mut Stage) -> Result<Marks, Failure> {
 pub(super) fn kill_source(stage: &mut Stage) -> Result<Marks, Failure> {
     let (slot, source) = (stage.shards[1].slot, stage.shards[1].node);
     let target = (source + 1) % MASTERS;
-    let migration = stage.cluster.begin_migration(slot, target)?;
+    let migration = stage.cluster.begin_migration(slot, source, target)?;
     sleep(OPEN);
     let marks = Marks::begin(&[source]);
     stage.cluster.nodes[source].kill();
     if stage.replicas {
-        stage.cluster.wait_until_sound()?;
+        let replica = stage.replica_of(source);
+        stage.cluster.wait_until("the replica is master", |cluster| cluster.nodes[replica].is_master())?;
+        // Until then the target takes nobody's word for the slot.
         stage.cluster.nodes[target].ask::<()>(cmd("CLUSTER").arg("SETSLOT").arg(slot).arg("STABLE"))?;
+        stage.cluster.wait_until_sound()?;
     } else {
         sleep(stage.length);
         stage.cluster.nodes[source].restart()?;

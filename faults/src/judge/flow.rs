@@ -8,6 +8,9 @@ use crate::stage::Marks;
 const STEP: Nanos = 100 * MILLI;
 /// The limit counts as used from this part of it on.
 const USED: f64 = 0.99;
+/// One call in so many may be decided otherwise than by a shard: a machine that stands still for longer than a deadline has
+/// them in quiet times too.
+const STRAY: usize = 200;
 /// So much before a fault is compared with the time of the fault.
 const BEFORE: Nanos = 2 * SECOND;
 /// A percentile of fewer calls says nothing.
@@ -15,6 +18,7 @@ const FEWEST: usize = 200;
 
 /// The moments at which calls ended.
 pub(super) struct Flow {
+    all: Vec<Nanos>,
     allowed: Vec<Nanos>,
     /// Of those that no shard stands behind.
     troubles: Vec<Nanos>,
@@ -34,13 +38,17 @@ impl Flow {
         };
         let last = calls.last().map_or(0, |call| call.begin);
         let allowed = ends(&|call| call.outcome == Outcome::Allowed);
-        Self { allowed, troubles: ends(&Call::is_troubled), rate, last }
+        Self { all: ends(&|_| true), allowed, troubles: ends(&Call::is_troubled), rate, last }
     }
 
     /// What was allowed in the second after `from`, as a part of the limit.
     fn used(&self, from: Nanos) -> f64 {
-        let before = |moment| self.allowed.partition_point(|end| *end < moment);
-        (before(from + SECOND) - before(from)) as f64 / self.rate
+        within_a_second(&self.allowed, from) as f64 / self.rate
+    }
+
+    /// Whether shards decided the calls of the second after `from`.
+    fn is_calm(&self, from: Nanos) -> bool {
+        within_a_second(&self.troubles, from) * STRAY <= within_a_second(&self.all, from)
     }
 
     /// The least second that begins within the fault.
@@ -51,18 +59,25 @@ impl Flow {
         within.map(|from| self.used(from)).fold(f64::INFINITY, f64::min)
     }
 
-    /// From the first moment whose next second uses the limit, and after which shards decide every call.
+    /// Until the first moment whose next second uses the limit, by shards.
     pub(super) fn normal_after(&self, end: Nanos) -> Option<Nanos> {
-        let calm = self.troubles.last().map_or(0, |last| last.saturating_add(1));
-        let moments = (0..).map(|step| end + step * STEP).take_while(|from| from + SECOND <= self.last);
-        moments.skip_while(|from| *from < calm).find(|from| self.used(*from) >= USED).map(|from| from - end)
+        self.first_from(end, |from| self.is_calm(from) && self.used(from) >= USED)
     }
 
     /// The same where calls do not come all the time: only who decided tells.
-    pub(super) fn sound_after(&self, end: Nanos) -> Option<Nanos> {
-        let calm = self.troubles.last().map_or(0, |last| last.saturating_add(1));
-        (calm <= self.last).then(|| calm.saturating_sub(end))
+    pub(super) fn calm_after(&self, end: Nanos) -> Option<Nanos> {
+        self.first_from(end, |from| self.is_calm(from))
     }
+
+    fn first_from(&self, end: Nanos, is_it: impl Fn(Nanos) -> bool) -> Option<Nanos> {
+        let mut moments = (0..).map(|step| end + step * STEP).take_while(|from| from + SECOND <= self.last);
+        moments.find(|from| is_it(*from)).map(|from| from - end)
+    }
+}
+
+fn within_a_second(moments: &[Nanos], from: Nanos) -> usize {
+    let before = |moment| moments.partition_point(|end| *end < moment);
+    before(from + SECOND) - before(from)
 }
 
 /// Of calls that these shards allowed: p99 before the fault and during it.
@@ -100,8 +115,8 @@ mod tests {
         let flow = of(&|at| if (2_000..4_300).contains(&at) { Outcome::Denied } else { Outcome::Allowed });
         assert_eq!(flow.normal_after(4_000 * MILLI), Some(300 * MILLI));
         assert!(flow.least(2_000 * MILLI, 4_000 * MILLI) == 0.0);
-        let flow = of(&|at| if at == 5_000 { Outcome::Unknown } else { Outcome::Allowed });
-        assert_eq!(flow.normal_after(4_000 * MILLI), Some(1_100 * MILLI));
+        let flow = of(&|at| if (4_000..4_650).contains(&at) { Outcome::Unknown } else { Outcome::Allowed });
+        assert_eq!(flow.normal_after(4_000 * MILLI), Some(700 * MILLI));
         let flow = of(&|at| if at > 4_000 { Outcome::Denied } else { Outcome::Allowed });
         assert_eq!(flow.normal_after(4_000 * MILLI), None);
         assert!((flow.least(1_000 * MILLI, 1_000 * MILLI) - 1.0).abs() < 0.02, "the one second of a short fault");

@@ -57,7 +57,7 @@ pub(crate) struct Figures {
     /// Of calls that healthy shards allowed: p99 before and during the fault.
     pub p99: Option<(Nanos, Nanos)>,
     pub lasted: Nanos,
-    /// From the end of the fault until the limit was used again, and shards decided every call.
+    /// From the end of the fault until shards decided again, and the limit was used.
     pub normal_after: Option<Nanos>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
         least: if case.steady { flow.least(marks.begin, marks.end) } else { f64::NAN },
         p99: flow::p99_of(&calls, case.healthy, marks),
         lasted: marks.end - marks.begin,
-        normal_after: if case.steady { flow.normal_after(marks.end) } else { flow.sound_after(marks.end) },
+        normal_after: if case.steady { flow.normal_after(marks.end) } else { flow.calm_after(marks.end) },
     }
 }
 
