@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use shardlimit::{Error, FailurePolicy, Limit, Limiter, NamedLimit};
+use shardlimit::{Builder, Error, FailurePolicy, Limit, Limiter, NamedLimit};
 
 /// The name that the suite's limits go by.
 pub(crate) const NAME: &str = "faults";
@@ -37,15 +37,12 @@ impl Settings {
         pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 
-    pub(crate) fn limiter(&self, urls: &[String]) -> Result<Limiter, Error> {
-        Limiter::builder()
-            .redis(urls.iter().map(String::as_str))
-            .deadline(self.deadline())
-            .on_failure(self.policy)
-            .build()
+    pub(crate) fn builder(&self, urls: &[String]) -> Builder {
+        let urls = urls.iter().map(String::as_str);
+        Limiter::builder().redis(urls).deadline(self.deadline()).on_failure(self.policy)
     }
 
     pub(crate) fn define(&self, urls: &[String]) -> Result<NamedLimit, Error> {
-        self.limiter(urls)?.define(NAME, self.limit)
+        self.builder(urls).build()?.define(NAME, self.limit)
     }
 }

@@ -87,7 +87,9 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
         Some(place) => Folder::kept(place, fault.name)?,
         None => Folder::temporary(fault.name)?,
     };
-    let mut stage = Stage::build(suite, fault.needs, &folder.path)?;
+    let build = || Stage::build(suite, fault.needs, &folder.path);
+    // Somebody else may have taken a port between our look and the server's.
+    let mut stage = build().or_else(|_| build())?;
     let namespaces = |index| (fault.needs.place == Place::Network).then(|| network::caller(index));
     let namespaces: Vec<Option<String>> = (0..suite.processes).map(namespaces).collect();
     let settings = &suite.settings;
