@@ -8,7 +8,7 @@
 //! * `schedule`: when calls are due, in whole numbers. `job`: what a generator has to do.
 //! * `generator`: threads, each with its callers (`caller`), who wait at a `pacer` with its precise `timer`.
 //! * `tally`: what a worker counts. `live`: the part of it that can be watched; `progress`: the watching.
-//! * `overshoot`: what was admitted, against the limit's formula.
+//! * What was admitted is judged by the package `check`.
 //! * `processes`: the parent of a run in several processes; `part`: one of them.
 
 mod caller;
@@ -16,7 +16,6 @@ mod command;
 mod generator;
 mod job;
 mod live;
-mod overshoot;
 mod pacer;
 mod part;
 mod processes;
@@ -29,7 +28,6 @@ mod timer;
 pub(crate) use command::run;
 pub(crate) use generator::Generator;
 pub(crate) use job::Job;
-pub(crate) use overshoot::{Admission, Worst, worst};
 pub(crate) use part::{PART, run as run_as_part};
 pub(crate) use progress::Progress;
 pub(crate) use schedule::Demand;

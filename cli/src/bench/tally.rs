@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use shardlimit::{DecidedBy, Decision, Error};
+use shardlimit_check::Admission;
 
 use super::live::Calls;
-use super::overshoot::Admission;
 use crate::clock::{Nanos, SECOND};
 
 /// Twice the longest run: a latency in an open loop can grow to the run's length.

@@ -1,10 +1,10 @@
 //! From the files of several runs to one judgement.
 
 use serde::Serialize;
+use shardlimit_check::worst;
 
 use super::history::{History, reached};
 use super::record;
-use crate::bench::worst;
 use crate::error::Failure;
 use crate::options::CheckOptions;
 use crate::output::{Exit, Report, Style, count, facts};

@@ -6,8 +6,8 @@
 use std::str::FromStr;
 
 use shardlimit::{Algorithm, Limit};
+use shardlimit_check::{Admission, Worst};
 
-use crate::bench::{Admission, Worst};
 use crate::error::Failure;
 
 /// `BEGIN-END=LIMIT`, in microseconds since 1970.

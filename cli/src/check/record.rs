@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use crate::bench::Admission;
+use shardlimit_check::Admission;
+
 use crate::error::Failure;
 
 pub(crate) fn write(path: &Path, admissions: &[Admission]) -> Result<(), Failure> {

@@ -4,30 +4,32 @@
 //! not blur the picture. A leased permit is spent later than it was charged, and counts at the moment it was spent, by the
 //! clock of the machine that spent it. Servers on the same machine go by the same clock; others have to be in step.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use shardlimit::{Algorithm, Limit};
 
-use crate::store::LEASE_TTL;
-
 /// Permits of one shard that were admitted at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Admission {
+pub struct Admission {
     /// Microseconds since 1970.
     pub at: u64,
+    /// How many.
     pub permits: u64,
 }
 
 /// The interval that was the furthest above the limit's formula, or the closest below it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Worst {
+pub struct Worst {
     /// Permits above what the formula allows; negative: so many below.
     pub permits: f64,
     /// Length of the interval.
     pub micros: u64,
 }
 
-/// None for a run that admitted nobody.
-pub(crate) fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Worst> {
+/// The worst interval of all; none for a run that admitted nobody.
+#[must_use]
+pub fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Worst> {
     admissions.sort_unstable();
     match limit.algorithm() {
         Algorithm::FixedWindow => worst_fixed_window(limit, &admissions),
@@ -37,9 +39,10 @@ pub(crate) fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Wor
     }
 }
 
-/// How far leases may lead above the formula: what they were charged in the time for which permits may be held.
-pub(crate) fn allowance(limit: &Limit) -> f64 {
-    let (held, period) = (LEASE_TTL.as_micros(), limit.period().as_micros());
+/// How far permits that are held for so long may lead above the formula: what they were charged in that time.
+#[must_use]
+pub fn allowance(limit: &Limit, held: Duration) -> f64 {
+    let (held, period) = (held.as_micros(), limit.period().as_micros());
     match limit.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => limit.permits() as f64 * held as f64 / period as f64,
         // The formula of a window that is longer by so much.
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn leases_lead_above_the_formula_by_what_they_may_hold() {
-        let of = |limit: &str| (allowance(&limit.parse().unwrap()) * 1_000.0).round() as i64;
+        let of = |limit: &str| (allowance(&limit.parse().unwrap(), Duration::from_millis(50)) * 1_000.0).round() as i64;
         assert_eq!(of("token-bucket 900/s burst 90"), 45_000);
         assert_eq!(of("leaky-bucket 30/min capacity 90"), 25);
         assert_eq!(of("fixed-window 900/s"), 0);

@@ -1,0 +1,6 @@
+//! Judges what was admitted against the formulas of limits. `shardlimit bench`, `shardlimit check` and the fault suite all
+//! judge by it.
+
+mod overshoot;
+
+pub use overshoot::{Admission, Worst, allowance, worst};

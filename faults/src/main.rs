@@ -1,0 +1,57 @@
+//! The fault suite: real clusters, several processes that call, one fault after the other, and what the calls came to.
+//!
+//! ```sh
+//! cargo run --release -p shardlimit-faults -- --list
+//! cargo run --release -p shardlimit-faults -- kill-one stop --replicas 0 --full-coverage no
+//! cargo run --release -p shardlimit-faults -- --markdown
+//! ```
+//!
+//! * `options`: the command line. `run`: one fault from its cluster to its figures. `stage`: the cluster with all around it.
+//! * `fault/`: what is done to it, a function for each. `cluster/`, `network`, `proxy`: what that needs.
+//! * `load`: a process that calls, and `record`: what it writes; `fleet`: such processes as seen from here. `limiter`: how
+//!   all of them build their limiter.
+//! * `folder`: where files of a run lie.
+//! * `judge/`: from the records to figures. `report`: a line for people, a row for the documentation.
+//! * `once`: whether a call whose connection was cut is ever charged twice. `gone`: how fast calls are decided without any
+//!   master.
+
+mod clock;
+mod cluster;
+mod failure;
+mod fault;
+mod fleet;
+mod folder;
+mod gone;
+mod judge;
+mod limiter;
+mod load;
+mod network;
+mod once;
+mod options;
+mod proxy;
+mod record;
+mod report;
+mod run;
+mod stage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use failure::Failure;
+use options::{Command, Options};
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match &options.command {
+        Some(Command::Load(job)) => load::run(job).map(|()| true),
+        None => run::suite(&options.suite),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(2)
+        }
+    }
+}

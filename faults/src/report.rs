@@ -1,0 +1,62 @@
+//! Figures as a line for people, and as a row for the documentation.
+
+use crate::clock::{MILLI, Nanos, SECOND};
+use crate::judge::Figures;
+
+/// The head of the table.
+pub(crate) const HEAD: &str = "\
+| fault | lasted | calls | hung | longest call | late | errors | by policy: allowed, denied | above the formula (stated) | least second | p99 of healthy shards | normal after | |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// One line, with what is wrong at its end.
+pub(crate) fn line(name: &str, figures: &Figures) -> String {
+    let [lasted, calls, hung, longest, late, errors, policy, above, least, p99, normal, wrong] = cells(figures);
+    format!(
+        "{name:16} {wrong:6} lasted {lasted}, {calls} calls, {hung} hung, longest {longest}, late {late}, errors {errors}, by policy {policy}, above {above}, \
+         least second {least}, p99 {p99}, normal after {normal}"
+    )
+}
+
+pub(crate) fn row(name: &str, figures: &Figures) -> String {
+    format!("| `{name}` | {} |", cells(figures).join(" | "))
+}
+
+fn cells(figures: &Figures) -> [String; 12] {
+    let errors = figures.errors.iter().map(|(kind, count)| format!("{count} {}", kind.name()));
+    let mut errors = errors.collect::<Vec<_>>().join(", ");
+    if errors.is_empty() {
+        errors = "0".into();
+    }
+    if figures.troubles_before > 0 {
+        errors = format!("{errors} ({} troubled before)", figures.troubles_before);
+    }
+    let calls = match figures.skipped {
+        0 => figures.calls.to_string(),
+        skipped => format!("{} ({skipped} skipped)", figures.calls),
+    };
+    let p99 =
+        figures.p99.map_or_else(|| "–".into(), |(before, during)| format!("{} → {}", millis(before), millis(during)));
+    let wrongs = figures.wrongs();
+    [
+        seconds(figures.lasted),
+        calls,
+        figures.hung.to_string(),
+        millis(figures.longest),
+        millis(figures.late),
+        errors,
+        format!("{}, {}", figures.by_policy.0, figures.by_policy.1),
+        format!("{:+.0} ({:.0})", figures.above, figures.extra),
+        if figures.least.is_nan() { "–".into() } else { format!("{:.0} %", figures.least * 100.0) },
+        p99,
+        figures.normal_after.map_or_else(|| "never".into(), seconds),
+        if wrongs.is_empty() { "ok".into() } else { format!("NOT OK: {}", wrongs.join("; ")) },
+    ]
+}
+
+fn millis(time: Nanos) -> String {
+    format!("{:.1} ms", time as f64 / MILLI as f64)
+}
+
+fn seconds(time: Nanos) -> String {
+    format!("{:.1} s", time as f64 / SECOND as f64)
+}

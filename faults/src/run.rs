@@ -1,0 +1,126 @@
+//! One fault after the other, each on a cluster of its own.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::clock::{Nanos, SECOND, now, sleep_until};
+use crate::fault::{ALL, Extra, Fault, Place};
+use crate::fleet::{Fleet, Orders};
+use crate::folder::Folder;
+use crate::judge::{Case, Figures, judge};
+use crate::network;
+use crate::options::Suite;
+use crate::stage::Stage;
+use crate::{gone, once, report};
+
+/// The first burst, and the first look at everything, are over by then.
+const WARM: Duration = Duration::from_secs(1);
+/// What a fault is compared with.
+const BEFORE: Duration = Duration::from_secs(2);
+/// Calls go on for so long after a fault, so that there is something to recover.
+const AFTER: Nanos = 4 * SECOND;
+/// Calls in pulses: longer silence than a server's patience.
+const PULSE: (u64, u64) = (500, 2_500);
+
+/// Runs what was asked for; says whether nothing was wrong.
+pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
+    if suite.list {
+        for fault in ALL {
+            println!("{:16} {}", fault.name, fault.about);
+        }
+        println!("{:16} {}\n{:16} {}", once::NAME, once::ABOUT, gone::NAME, gone::ABOUT);
+        return Ok(true);
+    }
+    if suite.processes < 2 {
+        return Err(Failure::new("there must be at least two processes"));
+    }
+    let known =
+        |name: &&String| *name == once::NAME || *name == gone::NAME || ALL.iter().any(|fault| fault.name == **name);
+    if let Some(stranger) = suite.faults.iter().find(|name| !known(name)) {
+        return Err(Failure::new(format!("there is no fault {stranger:?}; see --list")));
+    }
+    let wanted = |name: &str| suite.faults.is_empty() || suite.faults.iter().any(|one| one == name);
+    let faults: Vec<&Fault> = ALL.iter().filter(|fault| wanted(fault.name)).collect();
+    if faults.iter().any(|fault| fault.needs.place == Place::Network) {
+        network::enter_own_world()?;
+        network::settle()?;
+    }
+    if suite.markdown {
+        println!("{}", report::HEAD);
+    }
+    let mut well = true;
+    for fault in faults {
+        if fault.needs.replicas && suite.replicas == 0 {
+            if !suite.faults.is_empty() {
+                return Err(Failure::new(format!("{} needs --replicas 1", fault.name)));
+            }
+            continue;
+        }
+        match run(suite, fault) {
+            Ok(figures) => {
+                well &= figures.wrongs().is_empty();
+                let show = if suite.markdown { report::row } else { report::line };
+                println!("{}", show(fault.name, &figures));
+            }
+            Err(failure) => {
+                well = false;
+                println!("{:16} could not be judged: {failure}", fault.name);
+            }
+        }
+    }
+    if wanted(once::NAME) {
+        let counts = once::run(suite)?;
+        well &= counts.is_well();
+        println!("{:16} {counts}", once::NAME);
+    }
+    if wanted(gone::NAME) {
+        let decided = gone::run(suite)?;
+        well &= decided.is_well();
+        println!("{:16} {decided}", gone::NAME);
+    }
+    Ok(well)
+}
+
+fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
+    let folder = match &suite.keep {
+        Some(place) => Folder::kept(place, fault.name)?,
+        None => Folder::temporary(fault.name)?,
+    };
+    let build = || Stage::build(suite, fault.needs, &folder.path);
+    // Somebody else may have taken a port between our look and the server's.
+    let mut stage = build().or_else(|_| build())?;
+    let namespaces = |index| (fault.needs.place == Place::Network).then(|| network::caller(index));
+    let namespaces: Vec<Option<String>> = (0..suite.processes).map(namespaces).collect();
+    let settings = &suite.settings;
+    let rate = settings.limit.permits() as f64 / settings.limit.period().as_secs_f64();
+    let mut fleet = Fleet::launch(&Orders {
+        settings,
+        urls: &stage.cluster.urls(),
+        rate: suite.rate.unwrap_or((2.0 * rate) as u64),
+        pulse: if fault.needs.silence { PULSE } else { (1_000, 0) },
+        folder: &folder.path,
+        namespaces: &namespaces,
+    })?;
+    stage.look_up_shards(settings)?;
+    fleet.start()?;
+    sleep(WARM + BEFORE);
+    let marks = (fault.inject)(&mut stage)?;
+    sleep_until(now().max(marks.end + AFTER));
+    let records = fleet.stop()?;
+
+    let healthy: Vec<u16> =
+        stage.shards.iter().filter(|shard| !marks.sick.contains(&shard.node)).map(|shard| shard.slot).collect();
+    Ok(judge(
+        &records,
+        &Case {
+            limit: &settings.limit,
+            deadline: settings.deadline(),
+            marks: &marks,
+            healthy: &healthy,
+            extra: fault.extra.permits(&stage, settings, &marks),
+            by_own_clock: fault.extra == Extra::Clock,
+            steady: !fault.needs.silence,
+        },
+    ))
+}
