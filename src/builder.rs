@@ -1,6 +1,8 @@
 //! Every setting of a limiter, with its default and the reason for it.
 
 #[cfg(feature = "redis")]
+mod failures;
+#[cfg(feature = "redis")]
 mod redis;
 
 use crate::clock::Clock;
@@ -22,6 +24,7 @@ pub struct Builder {
     prefix: String,
     max_keys: usize,
     clock: Option<Clock>,
+    shadow: bool,
     #[cfg(feature = "redis")]
     redis: redis::RedisSettings,
 }
@@ -32,6 +35,7 @@ impl Builder {
             prefix: "shardlimit".into(),
             max_keys: 100_000,
             clock: None,
+            shadow: false,
             #[cfg(feature = "redis")]
             redis: redis::RedisSettings::default(),
         }
@@ -87,6 +91,23 @@ impl Builder {
         self
     }
 
+    /// Whether limits begin in shadow mode: every call is decided, charged and counted, and all of them pass. Default: no.
+    /// [`NamedLimit::set_shadow`](crate::NamedLimit::set_shadow) changes it for each limit while it is in use.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limit = Limiter::builder().shadow(true).build()?.define("api", "1/day".parse()?)?;
+    /// for _ in 0..10 {
+    ///     assert!(limit.try_acquire("alice", 1)?.unwrap().is_allowed());
+    /// }
+    /// assert_eq!(limit.shadowed(), 9);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn shadow(mut self, on: bool) -> Self {
+        self.shadow = on;
+        self
+    }
+
     /// Checks the settings and makes the limiter.
     ///
     /// # Errors
@@ -112,6 +133,10 @@ impl Builder {
 
     /// The settings must be valid, as the defaults are.
     pub(crate) fn local(self) -> Limiter {
-        Limiter::new(Store::Local { clock: self.clock.unwrap_or_default(), max_keys: self.max_keys })
+        Limiter::new(Store::Local {
+            clock: self.clock.unwrap_or_default(),
+            max_keys: self.max_keys,
+            shadow: self.shadow,
+        })
     }
 }

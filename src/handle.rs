@@ -160,9 +160,9 @@ impl Handle {
     /// ```
     pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
         match &self.held {
-            Held::Local(hold) => hold.ask(permits),
+            Held::Local(hold) => hold.definition.shadow.over(hold.ask(permits)),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.acquire(entry, permits).await,
+            Held::Shared(limit, entry) => limit.shadow.over(limit.acquire(entry, permits, self.limit.within()).await),
         }
     }
 
@@ -184,9 +184,9 @@ impl Handle {
     /// ```
     pub fn try_acquire(&self, permits: u64) -> Result<Option<Decision>, Error> {
         match &self.held {
-            Held::Local(hold) => hold.ask(permits).map(Some),
+            Held::Local(hold) => hold.definition.shadow.over(hold.ask(permits)).map(Some),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.try_acquire(entry, permits),
+            Held::Shared(limit, entry) => limit.shadow.over_known(limit.try_acquire(entry, permits)),
         }
     }
 
@@ -207,6 +207,9 @@ impl Handle {
     /// # }).unwrap();
     /// ```
     pub async fn acquire_within(&self, permits: u64, timeout: Duration) -> Result<Decision, Error> {
+        if self.limit.shadow().is_on() {
+            return self.acquire_n(permits).await;
+        }
         match &self.held {
             Held::Local(hold) => hold.call().acquire_within(permits, timeout, || hold.ask(permits)).await,
             #[cfg(feature = "redis")]

@@ -63,6 +63,8 @@ pub mod performance {}
 #[doc = include_str!("../docs/glossary.md")]
 pub mod glossary {}
 
+#[cfg(feature = "redis")]
+mod breaker;
 mod builder;
 mod clock;
 mod decision;
@@ -89,6 +91,10 @@ mod observe;
 #[cfg(feature = "redis")]
 mod plan;
 #[cfg(feature = "redis")]
+mod policy;
+#[cfg(feature = "redis")]
+mod retries;
+#[cfg(feature = "redis")]
 mod said;
 #[cfg(feature = "redis")]
 mod selector;
@@ -99,6 +105,8 @@ mod topology;
 #[cfg(feature = "redis")]
 mod wire;
 
+#[cfg(feature = "redis")]
+pub use breaker::{BreakerForce, BreakerSettings, BreakerState};
 pub use builder::Builder;
 pub use clock::{Clock, FakeClock};
 pub use decision::{Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining};
@@ -112,6 +120,10 @@ pub use limiter::Limiter;
 pub use named::NamedLimit;
 #[cfg(feature = "redis")]
 pub use plan::{Plan, PlannedShard, ShardCounts, Shards};
+#[cfg(feature = "redis")]
+pub use policy::{FailurePolicy, Failures};
+#[cfg(feature = "redis")]
+pub use retries::{Backoff, Retries};
 #[cfg(feature = "redis")]
 pub use selector::{Candidates, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
 #[cfg(feature = "redis")]

@@ -10,6 +10,7 @@ use crate::builder::Builder;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::Definition;
+use crate::flow::shadow::Shadow;
 #[cfg(feature = "redis")]
 use crate::flow::sharded::Shared;
 use crate::key::check_name;
@@ -57,6 +58,7 @@ pub(crate) enum Store {
     Local {
         clock: Clock,
         max_keys: usize,
+        shadow: bool,
     },
     #[cfg(feature = "redis")]
     Shared(Shared),
@@ -65,10 +67,11 @@ pub(crate) enum Store {
 impl Store {
     fn define(&self, name: &str, limit: Limit) -> NamedLimit {
         match self {
-            Self::Local { clock, max_keys } => NamedLimit::local(Definition {
+            Self::Local { clock, max_keys, shadow } => NamedLimit::local(Definition {
                 name: name.into(),
                 limit,
                 store: LocalStore::new(Share::whole(&limit), clock.clone(), *max_keys),
+                shadow: Shadow::new(*shadow),
             }),
             #[cfg(feature = "redis")]
             Self::Shared(shared) => shared.define(name, limit, crate::flow::sharded::moment(), None),

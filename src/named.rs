@@ -6,9 +6,12 @@ mod shared;
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use crate::clock::Micros;
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::Error;
 use crate::flow::call::{Call, Definition};
+use crate::flow::shadow::Shadow;
 #[cfg(feature = "redis")]
 use crate::flow::sharded::SharedLimit;
 use crate::handle::{Handle, Held, LocalHold};
@@ -34,7 +37,12 @@ use crate::sync::Arc;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct NamedLimit(On);
+pub struct NamedLimit {
+    on: On,
+    /// How long calls through this clone may take, if that is not the limiter's affair.
+    #[cfg(feature = "redis")]
+    within: Option<Micros>,
+}
 
 /// Where its state lives.
 #[derive(Clone)]
@@ -57,12 +65,16 @@ fn call<'a>(definition: &'a Definition, key: &'a [u8]) -> Result<Call<'a, Lookup
 
 impl NamedLimit {
     pub(crate) fn local(definition: Definition) -> Self {
-        Self(On::Local(Arc::new(definition)))
+        Self {
+            on: On::Local(Arc::new(definition)),
+            #[cfg(feature = "redis")]
+            within: None,
+        }
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn on_shared(&self) -> Option<Arc<SharedLimit>> {
-        match &self.0 {
+        match &self.on {
             On::Local(_) => None,
             On::Shared(limit) => Some(Arc::clone(limit)),
         }
@@ -70,7 +82,51 @@ impl NamedLimit {
 
     #[cfg(feature = "redis")]
     pub(crate) fn shared(limit: SharedLimit) -> Self {
-        Self(On::Shared(Arc::new(limit)))
+        Self { on: On::Shared(Arc::new(limit)), within: None }
+    }
+
+    pub(crate) fn shadow(&self) -> &Shadow {
+        match &self.on {
+            On::Local(definition) => &definition.shadow,
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => &limit.shadow,
+        }
+    }
+
+    /// Turns shadow mode on or off, for all clones: every call is decided, charged and counted, and none is turned away. So a
+    /// new limit can be watched before it is enforced.
+    ///
+    /// A call that would have been denied is allowed, charged nothing, and says so by
+    /// [`Allowed::shadowed`](crate::Allowed::shadowed); so is one that a shared store could not decide. Nobody waits.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limit = Limiter::local().define("api", "1/day".parse()?)?;
+    /// limit.set_shadow(true);
+    /// for _ in 0..3 {
+    ///     assert!(limit.try_acquire("alice", 1)?.unwrap().is_allowed());
+    /// }
+    /// assert_eq!(limit.shadowed(), 2);
+    /// limit.set_shadow(false);
+    /// assert!(!limit.try_acquire("alice", 1)?.unwrap().is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_shadow(&self, on: bool) {
+        self.shadow().set(on);
+    }
+
+    /// How many calls shadow mode let pass that would have been turned away.
+    ///
+    /// ```
+    /// let limit = shardlimit::Limiter::local().define("api", "1/day".parse()?)?;
+    /// assert_eq!(limit.shadowed(), 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn shadowed(&self) -> u64 {
+        self.shadow().spared()
     }
 
     /// Its name.
@@ -85,7 +141,7 @@ impl NamedLimit {
     /// ```
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => &definition.name,
             #[cfg(feature = "redis")]
             On::Shared(limit) => &limit.name,
@@ -104,7 +160,7 @@ impl NamedLimit {
     /// ```
     #[must_use]
     pub fn limit(&self) -> Limit {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => definition.limit,
             #[cfg(feature = "redis")]
             On::Shared(limit) => limit.limit(),
@@ -159,10 +215,10 @@ impl NamedLimit {
     /// ```
     pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
         let key = key.as_ref();
-        match &self.0 {
-            On::Local(definition) => ask(definition, key, permits),
+        match &self.on {
+            On::Local(definition) => definition.shadow.over(ask(definition, key, permits)),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.acquire_by_key(check_key(key)?, permits).await,
+            On::Shared(limit) => limit.shadow.over(limit.acquire_by_key(check_key(key)?, permits, self.within).await),
         }
     }
 
@@ -181,10 +237,10 @@ impl NamedLimit {
     /// # }
     /// ```
     pub fn try_acquire(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Option<Decision>, Error> {
-        match &self.0 {
-            On::Local(definition) => ask(definition, key.as_ref(), permits).map(Some),
+        match &self.on {
+            On::Local(definition) => definition.shadow.over(ask(definition, key.as_ref(), permits)).map(Some),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.try_acquire_by_key(check_key(key.as_ref())?, permits),
+            On::Shared(limit) => limit.shadow.over_known(limit.try_acquire_by_key(check_key(key.as_ref())?, permits)),
         }
     }
 
@@ -223,7 +279,10 @@ impl NamedLimit {
         timeout: Duration,
     ) -> Result<Decision, Error> {
         let key = key.as_ref();
-        match &self.0 {
+        if self.shadow().is_on() {
+            return self.acquire_n(key, permits).await;
+        }
+        match &self.on {
             On::Local(definition) => {
                 call(definition, key)?.acquire_within(permits, timeout, || ask(definition, key, permits)).await
             }
@@ -249,7 +308,7 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Peek, Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => Ok(call(definition, key.as_ref())?.peek()),
             #[cfg(feature = "redis")]
             On::Shared(limit) => limit.peek(&limit.entry(check_key(key.as_ref())?)).await,
@@ -282,7 +341,7 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<(), Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => call(definition, key.as_ref())?.refund(&receipt, receipt.permits),
             #[cfg(feature = "redis")]
             On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, 0).await,
@@ -314,7 +373,7 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn settle(&self, key: impl AsRef<[u8]>, receipt: Receipt, actual: u64) -> Result<(), Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => call(definition, key.as_ref())?.settle(&receipt, actual),
             #[cfg(feature = "redis")]
             On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, actual).await,
@@ -343,7 +402,7 @@ impl NamedLimit {
     /// # }).unwrap();
     /// ```
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => {
                 call(definition, key.as_ref())?.reset();
                 Ok(())
@@ -368,7 +427,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub fn handle(&self, key: impl AsRef<[u8]>) -> Result<Handle, Error> {
-        let held = match &self.0 {
+        let held = match &self.on {
             On::Local(definition) => {
                 let pin = definition.store.pin(call(definition, key.as_ref())?.place);
                 Held::Local(LocalHold::new(Arc::clone(definition), pin))

@@ -7,9 +7,11 @@ mod listener;
 #[allow(dead_code, unreachable_pub)]
 mod server;
 
+use std::time::Duration;
+
 use listener::Listener;
 use server::Server;
-use shardlimit::Limiter;
+use shardlimit::{FailurePolicy, Limiter};
 use tracing::Level;
 
 #[test]
@@ -19,7 +21,8 @@ fn topology_denials_and_faults_are_told_and_keys_can_do_no_harm() {
     let mut server = Server::start(&[]);
     redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("sesame").exec(&mut server.connection()).unwrap();
     let url = format!("redis://:sesame@127.0.0.1:{}", server.port);
-    let limit = Limiter::builder().redis([url]).build().unwrap().define("api", "2/day".parse().unwrap()).unwrap();
+    let builder = Limiter::builder().redis([url]).deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error);
+    let limit = builder.build().unwrap().define("api", "2/day".parse().unwrap()).unwrap();
 
     let key = b"alice\n\x1b[31m\0".repeat(40);
     pollster::block_on(async {

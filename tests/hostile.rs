@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hostile::{Act, Hostile, Words, slots};
-use shardlimit::{Error, ErrorKind, Limiter, NamedLimit};
+use shardlimit::{Error, ErrorKind, FailurePolicy, Limiter, NamedLimit};
 
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
@@ -26,7 +26,8 @@ static HEAP: heap::Counting = heap::Counting;
 const MIB: isize = 1 << 20;
 
 fn client(server: &Hostile, timeout: Duration) -> NamedLimit {
-    let limiter = Limiter::builder().redis([server.url()]).timeout(timeout).build().unwrap();
+    let builder = Limiter::builder().redis([server.url()]).timeout(timeout);
+    let limiter = builder.deadline(Duration::from_secs(60)).on_failure(FailurePolicy::Error).build().unwrap();
     limiter.define("api", "1000000/day burst 1000000".parse().unwrap()).unwrap()
 }
 

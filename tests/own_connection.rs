@@ -6,12 +6,12 @@ mod shared;
 
 use redis::cluster::ClusterClientBuilder;
 use shardlimit::{Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, SPLIT, client_of, define, take_all, url};
+use shared::{BURST, Cluster, Layout, SPLIT, candid, client_of, define, take_all, url};
 
 async fn own(cluster: &Cluster, text: &str) -> NamedLimit {
     // As the builder asks for: a request whose fate is unknown must not be sent again.
     let client = ClusterClientBuilder::new(vec![url(&cluster.nodes[0].server)]).retries(0).build().unwrap();
-    define(Limiter::builder().cluster_connection(client.get_async_connection().await.unwrap()), text)
+    define(candid(Limiter::builder().cluster_connection(client.get_async_connection().await.unwrap())), text)
 }
 
 /// Both kinds of client share one plan and one limit.

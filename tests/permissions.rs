@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 use shardlimit::{Carry, Error, ErrorKind, Leases, Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, define, left, race, take, take_all};
+use shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, left, race, take, take_all};
 
 const PASSWORD: &str = "pa:ss@word";
 const LONG: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ fn set_everywhere(cluster: &Cluster, rule: &[&str]) {
 
 fn limiter(port: u16, timeout: Duration) -> Limiter {
     let url = format!("redis://gateway:pa%3Ass%40word@127.0.0.1:{port}");
-    Limiter::builder().redis([url]).timeout(timeout).build().unwrap()
+    candid(Limiter::builder().redis([url]).timeout(timeout)).build().unwrap()
 }
 
 fn impatient(cluster: &Cluster) -> NamedLimit {
@@ -65,7 +65,7 @@ async fn a_password_or_a_user_with_few_rights_is_enough() {
     set_user(&mut server.connection(), &rule());
     cmd("CONFIG").arg("SET").arg("requirepass").arg("secret").exec(&mut server.connection()).unwrap();
     let url = format!("redis://:secret@127.0.0.1:{}", server.port);
-    let by_password = define(Limiter::builder().redis([url]).timeout(LONG), SPLIT[0]);
+    let by_password = define(candid(Limiter::builder().redis([url]).timeout(LONG)), SPLIT[0]);
     let by_user = limiter(server.port, LONG).define("api", SPLIT[0].parse().unwrap()).unwrap();
     assert_eq!(race(&[by_password, by_user], "hot", 2).await, BURST);
 }
@@ -187,7 +187,7 @@ async fn a_wrong_password_is_told_without_showing_it() {
     }
     for user in ["", "gateway"] {
         let url = format!("redis://{user}:hunter2@127.0.0.1:{port}");
-        let builder = Limiter::builder().redis([url]).timeout(Duration::from_millis(700));
+        let builder = candid(Limiter::builder().redis([url]).timeout(Duration::from_millis(700)));
         assert!(!format!("{builder:?}").contains("hunter2"));
         let limiter = builder.build().unwrap();
         let limit = limiter.define("api", SPLIT[0].parse().unwrap()).unwrap();

@@ -19,35 +19,31 @@ use listener::Listener;
 use papers::{Folder, Papers};
 use redis::cmd;
 use server::Server;
-use shardlimit::{Builder, Limiter};
+use shardlimit::{Builder, FailurePolicy, Limiter};
 use tracing::Level;
 
 const PASSWORD: &str = "hunter2";
 
 /// All that a user of this client gets to see, whether it works or not.
 async fn all_that_shows(builder: Builder) -> String {
-    let mut seen = format!("{builder:?}");
+    let mut seen = vec![format!("{builder:?}")];
     let limiter = match builder.timeout(Duration::from_millis(300)).build() {
         Ok(limiter) => limiter,
-        Err(error) => return format!("{seen} {error} {error:?}"),
+        Err(error) => return format!("{seen:?} {error} {error:?}"),
     };
     let limit = limiter.define("api", "100/s".parse().unwrap()).unwrap();
     let handle = limit.handle("alice").unwrap();
     for _ in 0..2 {
-        seen += &format!("{:?}", limit.acquire("alice").await);
-        seen += &limit.acquire("alice").await.map_or_else(|error| error.to_string(), |_| String::new());
+        let told = limit.acquire("alice").await;
+        seen.push(format!("{told:?} {}", told.as_ref().err().map(ToString::to_string).unwrap_or_default()));
     }
-    seen += &format!("{:?} {:?}", limit.plan("alice").await, limit.peek("alice").await);
-    seen += &format!(
-        "{:?} {:?}",
-        limiter.watch_topology().map(|watch| watch.map(|watch| watch.current())),
-        handle.counts()
-    );
-    format!("{seen} {limiter:?} {limit:?} {handle:?}")
+    let topology = limiter.watch_topology().map(|watch| watch.map(|watch| watch.current()));
+    seen.push(format!("{:?} {:?}", limit.plan("alice").await, limit.peek("alice").await));
+    format!("{} {topology:?} {:?} {limiter:?} {limit:?} {handle:?}", seen.join(" "), handle.counts())
 }
 
 fn with(url: impl Into<String>) -> Builder {
-    Limiter::builder().redis([url])
+    Limiter::builder().redis([url]).on_failure(FailurePolicy::Error)
 }
 
 /// A server with a user of that password, and these settings.

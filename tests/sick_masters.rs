@@ -195,7 +195,7 @@ async fn a_master_that_hangs_charges_nobody_twice() {
             tally.add(&limit, text).await;
         }
         sick.resume();
-        assert_eq!((tally.allowed, tally.unknown), (10, 2), "{text}: {tally:?}");
+        assert_eq!((tally.allowed, tally.unknown), (11, 1), "{text}: the second one goes elsewhere: {tally:?}");
         tokio::task::block_in_place(|| cluster.wait_until_ok());
         eventually("what was sent has run", async || left(&watcher, text).await == BURST - 12).await;
         eventually("calls are answered again", async || ends(&limit, text).await.is_ok()).await;

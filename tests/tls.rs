@@ -7,8 +7,10 @@ mod papers;
 #[allow(dead_code, unreachable_pub)]
 mod server;
 
+use std::time::Duration;
+
 use papers::{Folder, Papers};
-use shardlimit::{ErrorKind, Limiter};
+use shardlimit::{ErrorKind, FailurePolicy, Limiter};
 
 #[tokio::test]
 async fn both_ends_show_their_papers() {
@@ -22,7 +24,7 @@ async fn both_ends_show_their_papers() {
     let (folder, papers) = (Folder::new("tls"), Papers::new());
     let (_server, port) = papers.server(&folder.0);
     let url = format!("rediss://localhost:{port}");
-    let builder = Limiter::builder().redis([url]);
+    let builder = Limiter::builder().redis([url]).deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error);
 
     let known = builder.clone().tls_authority(papers.authority.clone()).tls_client(papers.certificate, papers.key);
     let limit = known.build().unwrap().define("api", "2/day".parse().unwrap()).unwrap();

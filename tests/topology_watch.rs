@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use shardlimit::{ErrorKind, Limiter, Slot, TopologyWatch};
-use shared::{Cluster, Layout, client_of, define, eventually, take_all, url};
+use shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
 
 /// Waits until the watch tells that this port owns the slot.
 async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {
@@ -69,7 +69,7 @@ async fn dead_seeds_are_passed_over() {
         format!("redis://{}", silent.local_addr().unwrap()),
         url(&cluster.nodes[1].server),
     ];
-    let limit = define(Limiter::builder().redis(seeds).timeout(Duration::from_secs(20)), "40/day");
+    let limit = define(candid(Limiter::builder().redis(seeds).timeout(Duration::from_secs(20))), "40/day");
     assert_eq!(take_all(&limit, "hot").await, 40);
     assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 2);
 }
@@ -110,7 +110,7 @@ async fn without_a_server_calls_end_with_its_address() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [closed, silent.local_addr().unwrap()] {
         let seeds = [format!("redis://{address}")];
-        let limit = define(Limiter::builder().redis(seeds).timeout(Duration::from_millis(1_500)), "300/day");
+        let limit = define(candid(Limiter::builder().redis(seeds).timeout(Duration::from_millis(1_500))), "300/day");
         let call = tokio::time::timeout(Duration::from_secs(30), limit.acquire("hot"));
         let error = call.await.expect("a call never hangs").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotSent, "{error}");

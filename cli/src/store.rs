@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use shardlimit::{Leases, LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
+use shardlimit::{FailurePolicy, Leases, LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
 
 use tokio::runtime::Handle;
 
@@ -63,6 +63,12 @@ pub(crate) struct StoreOptions {
     /// Which shard a call asks first: round-robin, least-loaded or power-of-two
     #[arg(long, value_name = "SELECTOR", default_value = "round-robin", allow_hyphen_values = true)]
     pub selector: Selector,
+    /// What decides where a shard can't: error, open, closed, local, or local with a ratio such as local:0.8
+    #[arg(long, value_name = "POLICY", default_value = "error", allow_hyphen_values = true)]
+    pub on_failure: FailurePolicy,
+    /// The longest that a call may take
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = values::deadline, allow_hyphen_values = true)]
+    pub deadline: Duration,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -106,12 +112,19 @@ pub(crate) struct Store {
     revision: Option<u64>,
     selector: Selector,
     mode: Mode,
+    on_failure: String,
+    deadline: Duration,
 }
+
+/// As long as a request may take.
+const DEADLINE: Duration = Duration::from_millis(500);
 
 impl Store {
     pub(crate) fn new(options: &StoreOptions) -> Self {
-        let StoreOptions { redis, shards, hot, revision, selector } = options;
-        Self { hot: *hot, revision: *revision, selector: *selector, ..Self::on(redis, shards.shards) }
+        let StoreOptions { redis, shards, hot, revision, selector, on_failure, deadline } = options;
+        let (on_failure, deadline) = (on_failure.to_string(), *deadline);
+        let on = Self::on(redis, shards.shards);
+        Self { hot: *hot, revision: *revision, selector: *selector, on_failure, deadline, ..on }
     }
 
     /// For a look at what others define, or a change of it: whatever the program itself has to define comes before all of
@@ -127,7 +140,9 @@ impl Store {
     fn on(redis: &RedisOptions, shards: Shards) -> Self {
         let urls = redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
         let (shards, selector) = (shards.to_string(), Selector::RoundRobin);
-        Self { urls, shards, hot: None, revision: None, selector, mode: Mode::Exact }
+        let on_failure = FailurePolicy::Error.to_string();
+        let (hot, revision, mode) = (None, None, Mode::Exact);
+        Self { urls, shards, hot, revision, selector, mode, on_failure, deadline: DEADLINE }
     }
 
     /// The same store, used in another mode.
@@ -163,6 +178,7 @@ impl Store {
             return Ok(Limiter::local());
         }
         let mut builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        builder = builder.on_failure(self.on_failure.parse()?).deadline(self.deadline);
         if let Some(runs) = self.hot {
             builder = builder.hot(runs);
         }

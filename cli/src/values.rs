@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use crate::bench::Demand;
 use crate::clock::{MICRO, MILLI, Nanos, SECOND};
@@ -65,9 +66,18 @@ pub(crate) fn revision(text: &str) -> Result<u64, Failure> {
 
 /// `5s`, `500ms`, `2min`.
 pub(crate) fn duration(text: &str) -> Result<Nanos, Failure> {
+    time("duration", text)
+}
+
+/// The same, of a call.
+pub(crate) fn deadline(text: &str) -> Result<Duration, Failure> {
+    time("deadline", text).map(Duration::from_nanos)
+}
+
+fn time(field: &'static str, text: &str) -> Result<Nanos, Failure> {
     let wrong = || {
         let accepted = "must be a whole number and a unit of ms, s, min or h, from 1ms to 24h, such as 5s";
-        Failure::usage("duration", format!("{accepted}, got {text:?}"))
+        Failure::usage(field, format!("{accepted}, got {text:?}"))
     };
     let unit = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (count, unit) = (number(&text[..unit]), unit_length(&text[unit..]));

@@ -8,32 +8,41 @@ use ::redis::cluster_async::ClusterConnection;
 use tokio::runtime::Handle;
 
 use super::Builder;
+use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::Shared;
 use crate::plan::Shards;
+use crate::policy::{FailurePolicy, PolicyCell};
+use crate::retries::{Backoff, Retries};
 use crate::selector::{RoundRobin, Selector};
 #[cfg(feature = "tls")]
 use crate::store::cluster::Certificates;
 #[cfg(feature = "cluster-async")]
 use crate::store::cluster::OwnConnection;
-use crate::store::cluster::{Engine, Router, Settings, Transport};
+use crate::store::cluster::{Engine, Patience, Router, Settings, Transport};
 use crate::sync::Arc;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone)]
 pub(super) struct RedisSettings {
-    urls: Option<Vec<String>>,
-    shards: Shards,
-    selector: Arc<dyn Selector>,
-    timeout: Duration,
-    ceiling: Duration,
-    hot: u64,
-    runtime: Option<Handle>,
+    pub(super) urls: Option<Vec<String>>,
+    pub(super) shards: Shards,
+    pub(super) selector: Arc<dyn Selector>,
+    pub(super) timeout: Duration,
+    pub(super) deadline: Duration,
+    pub(super) policy: FailurePolicy,
+    pub(super) gateways: u32,
+    pub(super) breaker: BreakerSettings,
+    pub(super) retries: Retries,
+    pub(super) reconnect: Backoff,
+    pub(super) ceiling: Duration,
+    pub(super) hot: u64,
+    pub(super) runtime: Option<Handle>,
     #[cfg(feature = "tls")]
-    certificates: Certificates,
+    pub(super) certificates: Certificates,
     #[cfg(feature = "cluster-async")]
-    connection: Option<ClusterConnection>,
+    pub(super) connection: Option<ClusterConnection>,
 }
 
 impl Default for RedisSettings {
@@ -42,9 +51,16 @@ impl Default for RedisSettings {
             urls: None,
             shards: Shards::PerMaster,
             selector: Arc::new(RoundRobin),
-            // A round trip takes under a millisecond; a failover takes seconds. What lies between is a stall
-            // that is worth waiting for as long as there is nothing better to do.
+            // A failover takes seconds; what takes less is a stall, and its answers are worth having: what they granted to
+            // calls that are over goes back.
             timeout: Duration::from_millis(500),
+            // A round trip takes under a millisecond. Whoever asks a limiter has better things to do than to wait for it.
+            deadline: Duration::from_millis(50),
+            policy: FailurePolicy::default(),
+            gateways: 0,
+            breaker: BreakerSettings::default(),
+            retries: Retries::default(),
+            reconnect: Backoff::default(),
             // Long against a round trip, so that an overloaded key costs next to nothing; short for those who wait for what
             // another process gave back.
             ceiling: Duration::from_secs(1),
@@ -66,6 +82,8 @@ impl fmt::Debug for RedisSettings {
             .field("urls", &self.urls.as_ref().map_or(0, Vec::len))
             .field("shards", &self.shards)
             .field("timeout", &self.timeout)
+            .field("deadline", &self.deadline)
+            .field("policy", &self.policy)
             .finish_non_exhaustive()
     }
 }
@@ -111,19 +129,6 @@ impl Builder {
     /// ```
     pub fn selector(mut self, selector: impl Selector) -> Self {
         self.redis.selector = Arc::new(selector);
-        self
-    }
-
-    /// The longest that one request to the store may take before its call ends with an error: up to an hour. Default:
-    /// 500 ms. A call that hops or gathers makes several; over a `ClusterConnection` each redirect counts anew.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter; use std::time::Duration;
-    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).timeout(Duration::from_millis(50)).build()?;
-    /// # Ok::<(), shardlimit::Error>(())
-    /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.redis.timeout = timeout;
         self
     }
 
@@ -220,7 +225,7 @@ impl Builder {
 
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
-        let RedisSettings { shards, selector, timeout, ceiling, hot, runtime, .. } = &self.redis;
+        let RedisSettings { shards, selector, timeout, deadline, ceiling, hot, runtime, .. } = &self.redis;
         if *hot == 0 {
             let message = "must be at least 1 script run a second, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "hot", message));
@@ -229,10 +234,10 @@ impl Builder {
             let message = format!("must be at most {LONGEST_TIMEOUT:?}, got {ceiling:?}");
             return Err(Error::new(ErrorKind::InvalidSetting, "ceiling", message));
         }
-        if timeout.is_zero() || *timeout > LONGEST_TIMEOUT {
-            let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {timeout:?}");
-            return Err(Error::new(ErrorKind::InvalidSetting, "timeout", message));
+        for (field, time) in [("timeout", *timeout), ("deadline", *deadline)] {
+            check_time(field, time)?;
         }
+        let policy = self.redis.policy.check()?;
         let Some(transport) = self.transport(*timeout)? else { return Ok(None) };
         Ok(Some(Shared {
             engine: Arc::new(Engine::new(transport, runtime.clone())),
@@ -241,9 +246,13 @@ impl Builder {
             selector: Arc::clone(selector),
             clock: self.clock.clone().unwrap_or_default(),
             timeout: *timeout,
+            deadline: *deadline,
+            policy: Arc::new(PolicyCell::new(Some(policy))),
+            gateways: self.redis.gateways,
             ceiling: *ceiling,
             max_keys: self.max_keys,
             hot: *hot,
+            shadow: self.shadow,
         }))
     }
 
@@ -255,10 +264,24 @@ impl Builder {
         let Some(urls) = &self.redis.urls else { return Ok(None) };
         let settings = Settings::new(
             urls,
-            timeout,
+            Patience {
+                timeout,
+                breaker: self.redis.breaker.check()?,
+                retries: self.redis.retries.check()?,
+                reconnect: self.redis.reconnect.check("reconnect")?,
+            },
             #[cfg(feature = "tls")]
             &self.redis.certificates,
         )?;
         Ok(Some(Transport::Direct(Arc::new(Router::new(settings)))))
     }
+}
+
+/// A time to wait for something.
+pub(crate) fn check_time(field: &'static str, time: Duration) -> Result<(), Error> {
+    if time.is_zero() || time > LONGEST_TIMEOUT {
+        let message = format!("must be longer than 0 and at most {LONGEST_TIMEOUT:?}, got {time:?}");
+        return Err(Error::new(ErrorKind::InvalidSetting, field, message));
+    }
+    Ok(())
 }

@@ -117,6 +117,24 @@ impl Decision {
     }
 }
 
+/// What shadow mode makes of calls that were not allowed.
+impl Decision {
+    /// The same call, allowed and charged nothing, with the denial that it was.
+    pub(crate) fn spared(self) -> Self {
+        match self {
+            Self::Denied(Denied { facts, lack }) => {
+                Self::Allowed(Allowed { facts, line: lack, receipt: Receipt::of_nothing() })
+            }
+            allowed @ Self::Allowed(_) => allowed,
+        }
+    }
+
+    /// A call that ended in an error, allowed and charged nothing.
+    pub(crate) fn spared_from_error() -> Self {
+        Self::Allowed(Allowed { facts: Facts::unknown(), line: 0, receipt: Receipt::of_nothing() })
+    }
+}
+
 /// Decisions of a shared store: times are in microseconds already, levels in permits.
 #[cfg(feature = "redis")]
 impl Decision {
@@ -169,7 +187,27 @@ impl Allowed {
     /// ```
     #[must_use]
     pub fn wait(&self) -> Duration {
-        self.facts.time_for(self.line)
+        if self.receipt.is_of_nothing() { Duration::ZERO } else { self.facts.time_for(self.line) }
+    }
+
+    /// In [shadow mode](crate::NamedLimit::set_shadow), the denial that this would have been; `None` for a call that was
+    /// allowed by right. Such a call was charged nothing.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limit = Limiter::builder().shadow(true).build()?.define("api", "1/day".parse()?)?;
+    /// for would_be_denied in [false, true] {
+    ///     if let Some(Decision::Allowed(allowed)) = limit.try_acquire("alice", 1)? {
+    ///         assert_eq!(allowed.shadowed().is_some(), would_be_denied);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shadowed(&self) -> Option<Denied> {
+        self.receipt.is_of_nothing().then_some(Denied { facts: self.facts, lack: self.line })
     }
 
     /// What a refund or a settlement needs.

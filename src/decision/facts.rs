@@ -165,6 +165,11 @@ impl Facts {
         }
     }
 
+    /// Of a call that nobody could decide.
+    pub(super) fn unknown() -> Self {
+        Self { level: 0, cost: 1, missing: 0, rate: 1, behind: 0, decided_by: DecidedBy::Fallback, exact: false }
+    }
+
     #[cfg(feature = "redis")]
     pub(super) fn by_store(facts: StoreFacts) -> Self {
         let StoreFacts { remaining, reset_after, exact, decided_by } = facts;

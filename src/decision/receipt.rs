@@ -115,6 +115,15 @@ impl Receipt {
 
 impl Receipt {
     #[inline(always)]
+    /// Of a call that was charged nothing.
+    pub(crate) fn of_nothing() -> Self {
+        Self::local(0, 0, 0, 0)
+    }
+
+    pub(crate) fn is_of_nothing(&self) -> bool {
+        self.permits == 0
+    }
+
     pub(crate) fn local(owner: u64, permits: u64, at: Micros, line: i64) -> Self {
         Self {
             owner,

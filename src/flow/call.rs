@@ -6,6 +6,7 @@ use super::line::Afterwards;
 use super::wait::Waiting;
 use crate::decision::{Decision, Peek, Receipt};
 use crate::error::{Error, ErrorKind};
+use crate::flow::shadow::Shadow;
 use crate::kernel::{Ask, Batch, Header, Verdict};
 use crate::limit::Limit;
 use crate::store::keyed::Work;
@@ -16,6 +17,7 @@ pub(crate) struct Definition {
     pub name: Box<str>,
     pub limit: Limit,
     pub store: LocalStore,
+    pub shadow: Shadow,
 }
 
 /// A call on one key of a limit.
@@ -79,6 +81,9 @@ impl<P: Place> Call<'_, P> {
     }
 
     pub(crate) fn settle(&self, receipt: &Receipt, actual: u64) -> Result<(), Error> {
+        if receipt.is_of_nothing() {
+            return Ok(());
+        }
         if actual <= receipt.permits {
             return self.refund(receipt, receipt.permits - actual);
         }
@@ -101,9 +106,9 @@ impl<P: Place> Call<'_, P> {
     }
 }
 
-/// A receipt is good at the limit and key that gave it.
+/// A receipt is good at the limit and key that gave it; one of nothing does no harm anywhere.
 pub(super) fn check_receipt(name: &str, owner: u64, receipt: &Receipt) -> Result<(), Error> {
-    if receipt.owner == owner {
+    if receipt.owner == owner || receipt.is_of_nothing() {
         return Ok(());
     }
     let message = format!("was given for another key or by another limit than {name:?}; the charge stays as it is");

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use super::{Limiter, Store};
+use crate::breaker::{BreakerForce, BreakerState};
 use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::{Shared, SharedLimit, moment};
 use crate::leases::Leases;
 use crate::limit::Limit;
 use crate::named::NamedLimit;
 use crate::plan::{Definition, SET};
+use crate::policy::FailurePolicy;
+use crate::store::cluster::Fault;
 use crate::sync::lock;
 
 /// Needs the feature `redis`.
@@ -95,21 +98,131 @@ impl Limiter {
     /// ```
     pub async fn return_leases(&self, within: Duration) -> Result<(), Error> {
         let Store::Shared(shared) = &self.0.store else { return Ok(()) };
-        let limits: Vec<_> = lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect();
+        let all = self.leases_back();
         let (done, returned) = tokio::sync::oneshot::channel();
         shared.engine.spawn(async move {
-            let all = async {
-                for limit in limits {
-                    limit.return_leases().await;
-                }
-            };
             let _ = done.send(tokio::time::timeout(within, all).await);
         })?;
-        if let Ok(Ok(())) = returned.await {
+        if let Ok(Ok(())) = returned.await { Ok(()) } else { Err(not_confirmed(within)) }
+    }
+
+    fn leases_back(&self) -> impl Future<Output = ()> + Send + 'static {
+        let limits: Vec<_> = lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect();
+        async move {
+            for limit in limits {
+                limit.return_leases().await;
+            }
+        }
+    }
+
+    /// Ends the limiter, and all its clones: leases go back, calls on their way have up to `within` to be answered, then those who
+    /// still wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
+    /// [`ErrorKind::NotSent`]. The embedded store has nothing to end, and goes on.
+    ///
+    /// Dropping the limiter and everything that was defined on it ends it too, without waiting for anything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unknown`] if the store did not confirm in time that all leases are back. The limiter has ended all the same.
+    ///
+    /// # Cancel safety
+    /// It goes on, whether it is dropped or not.
+    ///
+    /// ```no_run
+    /// # async fn run(limiter: shardlimit::Limiter) -> Result<(), shardlimit::Error> {
+    /// limiter.shutdown(std::time::Duration::from_millis(500)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn shutdown(&self, within: Duration) -> Result<(), Error> {
+        let Store::Shared(shared) = &self.0.store else { return Ok(()) };
+        if shared.engine.shut_down(within, self.leases_back()).await { Ok(()) } else { Err(not_confirmed(within)) }
+    }
+
+    /// Finds the cluster and opens a connection to each master, so that the first calls need not wait for that. Nothing to do on
+    /// the embedded store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSent`] if that is not done `within` the time, with what stands in the way.
+    ///
+    /// # Cancel safety
+    /// Connections that were begun are opened.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), shardlimit::Error> {
+    /// let limiter = shardlimit::Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+    /// limiter.ready(std::time::Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn ready(&self, within: Duration) -> Result<(), Error> {
+        let Store::Shared(shared) = &self.0.store else { return Ok(()) };
+        shared.engine.start()?;
+        let transport = shared.engine.transport.clone();
+        let (done, is_ready) = tokio::sync::oneshot::channel();
+        shared.engine.spawn(async move {
+            let _ = done.send(transport.ready(within).await);
+        })?;
+        let ended = || Err(Error::new(ErrorKind::NotSent, "runtime", "it has ended, or the limiter was shut down"));
+        is_ready.await.map_or_else(|_| ended(), |ready| ready.map_err(Fault::into_error))
+    }
+
+    /// Changes what decides the calls of shards that can't, for all limits that have no policy of their own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] for a ratio that is none.
+    ///
+    /// ```
+    /// # use shardlimit::{FailurePolicy, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
+    /// limiter.set_failure_policy(FailurePolicy::Open)?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn set_failure_policy(&self, policy: FailurePolicy) -> Result<(), Error> {
+        let policy = policy.check()?;
+        if let Store::Shared(shared) = &self.0.store {
+            shared.policy.set(Some(policy));
+        }
+        Ok(())
+    }
+
+    /// The breaker of each master that is known, by its address. None on the embedded store, nor over a `ClusterConnection`.
+    ///
+    /// ```no_run
+    /// # fn run(limiter: shardlimit::Limiter) {
+    /// for (master, state) in limiter.breakers() {
+    ///     println!("{master} {}", state.name());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match &self.0.store {
+            Store::Local { .. } => Vec::new(),
+            Store::Shared(shared) => shared.engine.transport.breakers(),
+        }
+    }
+
+    /// Opens or closes the breaker of a master by hand, for as long as nothing else is said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`] if no master has this address: it is one of [`breakers`](Self::breakers).
+    ///
+    /// ```no_run
+    /// # fn run(limiter: shardlimit::Limiter) -> Result<(), shardlimit::Error> {
+    /// limiter.force_breaker("10.0.0.3:6379", shardlimit::BreakerForce::Open)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn force_breaker(&self, master: &str, force: BreakerForce) -> Result<(), Error> {
+        let known = match &self.0.store {
+            Store::Local { .. } => false,
+            Store::Shared(shared) => shared.engine.transport.force_breaker(master, force),
+        };
+        if known {
             return Ok(());
         }
-        let message = format!("some leases were not confirmed within {within:?}; the others are given back");
-        Err(Error::new(ErrorKind::Unknown, "leases", message))
+        let message = format!("no master is known by the address {master:?}");
+        Err(Error::new(ErrorKind::InvalidSetting, "breaker", message))
     }
 
     /// The topology of the cluster, as it changes. `None` on the embedded store.
@@ -136,4 +249,9 @@ impl Limiter {
             }
         }
     }
+}
+
+fn not_confirmed(within: Duration) -> Error {
+    let message = format!("some leases were not confirmed within {within:?}; the others are given back");
+    Error::new(ErrorKind::Unknown, "leases", message)
 }

@@ -1,12 +1,75 @@
 //! What only a shared store can tell.
 
+use std::time::Duration;
+
 use super::{NamedLimit, On};
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
 use crate::limit::{Carry, Limit};
 use crate::plan::Plan;
+use crate::policy::{FailurePolicy, Failures};
 
 impl NamedLimit {
+    /// The same limit, with a deadline of its own for each call through this clone and its handles, instead of the
+    /// [limiter's](crate::Builder::deadline): from a microsecond to an hour. The embedded store needs none.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// # pollster::block_on(async {
+    /// # let checkout = Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// let decision = checkout.deadline(Duration::from_millis(5)).acquire("item:42").await?;
+    /// # assert!(decision.is_allowed());
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        let within = (deadline.as_micros() as Micros).clamp(1, 3_600_000_000);
+        Self { on: self.on.clone(), within: Some(within) }
+    }
+
+    pub(crate) fn within(&self) -> Option<Micros> {
+        self.within
+    }
+
+    /// Changes the policy of this limit alone, for all clones; `None`: it goes by the limiter's again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) for a ratio that is none.
+    ///
+    /// ```
+    /// # use shardlimit::{FailurePolicy, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// # let login = Limiter::local().define("login", "5/min".parse()?)?;
+    /// login.set_failure_policy(Some(FailurePolicy::Closed))?;
+    /// login.set_failure_policy(None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_failure_policy(&self, policy: Option<FailurePolicy>) -> Result<(), Error> {
+        let policy = policy.map(FailurePolicy::check).transpose()?;
+        if let On::Shared(limit) = &self.on {
+            limit.set_policy(policy);
+        }
+        Ok(())
+    }
+
+    /// What became of calls that no shard decided in time. All zero on the embedded store.
+    ///
+    /// ```
+    /// let limit = shardlimit::Limiter::local().define("checkout", "500/s".parse()?)?;
+    /// assert_eq!(limit.failures().late, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        match &self.on {
+            On::Local(_) => Failures::default(),
+            On::Shared(limit) => limit.failures.read(),
+        }
+    }
+
     /// The plan of a key: which shards it is split into, and where they lie. It is made if there is none.
     ///
     /// # Errors
@@ -23,7 +86,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub async fn plan(&self, key: impl AsRef<[u8]>) -> Result<Plan, Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(_) => Err(needs_redis("the embedded store splits no limit; a plan")),
             On::Shared(limit) => limit.plan(&limit.entry(check_key(key.as_ref())?)).await,
         }
@@ -51,7 +114,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub async fn set_limit(&self, limit: Limit, carry: Carry) -> Result<Limit, Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(_) => Err(needs_redis("a limit that changes while it is used")),
             On::Shared(shared) => shared.set_all(limit, carry).await,
         }
@@ -80,7 +143,7 @@ impl NamedLimit {
     /// # }
     /// ```
     pub async fn set_limit_of(&self, key: impl AsRef<[u8]>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
-        match &self.0 {
+        match &self.on {
             On::Local(_) => Err(needs_redis("a limit that changes while it is used")),
             On::Shared(shared) => shared.set(&shared.entry(check_key(key.as_ref())?), limit, carry).await,
         }
@@ -102,7 +165,7 @@ impl NamedLimit {
     /// ```
     pub async fn limit_of(&self, key: impl AsRef<[u8]>) -> Result<Limit, Error> {
         let key = check_key(key.as_ref())?;
-        match &self.0 {
+        match &self.on {
             On::Local(definition) => Ok(definition.limit),
             On::Shared(shared) => shared.in_force(&shared.entry(key)).await,
         }
@@ -118,7 +181,7 @@ impl NamedLimit {
     /// ```
     #[must_use]
     pub fn mismatches(&self) -> u64 {
-        match &self.0 {
+        match &self.on {
             On::Local(_) => 0,
             On::Shared(shared) => shared.mismatches(),
         }

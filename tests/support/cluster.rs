@@ -39,7 +39,24 @@ pub struct Migration {
 
 impl Cluster {
     /// `masters` first, then their replicas, `replicas` for each.
+    ///
+    /// A node of another test's cluster may still be looking for one that had the same port, and take ours for it: then
+    /// this one is begun again, on other ports.
     pub fn start(masters: usize, replicas: usize, layout: Layout, options: &[&str]) -> Self {
+        let mut tries = 0;
+        loop {
+            match Self::try_start(masters, replicas, layout, options) {
+                Ok(cluster) => return cluster,
+                Err(error) => {
+                    tries += 1;
+                    assert!(tries < 3, "no cluster in {tries} tries, the last time for: {error}");
+                    eprintln!("the cluster is begun again: {error}");
+                }
+            }
+        }
+    }
+
+    fn try_start(masters: usize, replicas: usize, layout: Layout, options: &[&str]) -> RedisResult<Self> {
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
         // A master that gives its last slot away would turn into a replica by itself.
         all.extend(["--cluster-allow-replica-migration", "no"]);
@@ -48,31 +65,34 @@ impl Cluster {
         let nodes = servers.into_iter().map(Node::new).collect();
         let cluster = Self { nodes, options: all.iter().map(ToString::to_string).collect() };
         for (index, node) in cluster.nodes.iter().enumerate() {
-            node.ask::<()>(cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(index + 1));
+            node.try_ask::<()>(cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(index + 1))?;
         }
-        cluster.deal(masters, layout);
+        cluster.deal(masters, layout)?;
         for node in &cluster.nodes[1..] {
-            cluster.nodes[0].ask::<()>(cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(node.server.port));
+            cluster.nodes[0].try_ask::<()>(cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(node.server.port))?;
         }
         cluster.wait_until("all nodes know each other", |cluster| {
             cluster.nodes.iter().all(|node| node.info("known_nodes") == cluster.nodes.len().to_string())
         });
         for (index, replica) in cluster.nodes[masters..].iter().enumerate() {
-            replica.ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(&cluster.nodes[index % masters].id));
+            replica.try_ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(&cluster.nodes[index % masters].id))?;
         }
         cluster.wait_until_ok();
         // Who replicates whom is gossip too.
         cluster.wait_until("all nodes know the replicas", |cluster| {
-            let known = |node: &Node| node.ask::<String>(cmd("CLUSTER").arg("NODES")).matches("slave ").count();
+            let known = |node: &Node| {
+                let nodes: String = node.try_ask(cmd("CLUSTER").arg("NODES")).unwrap_or_default();
+                nodes.matches("slave ").count()
+            };
             cluster.nodes.iter().all(|node| known(node) == masters * replicas)
         });
         cluster.wait_until("replicas are in step", |cluster| {
             cluster.nodes[masters..].iter().all(|replica| replica.replication().contains("master_link_status:up"))
         });
-        cluster
+        Ok(cluster)
     }
 
-    fn deal(&self, masters: usize, layout: Layout) {
+    fn deal(&self, masters: usize, layout: Layout) -> RedisResult<()> {
         let owners = match layout {
             Layout::Contiguous | Layout::Striped => masters,
             Layout::LastEmpty => masters - 1,
@@ -85,8 +105,9 @@ impl Cluster {
                     (edge(index)..edge(index + 1)).collect()
                 }
             };
-            node.ask::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(mine));
+            node.try_ask::<()>(cmd("CLUSTER").arg("ADDSLOTS").arg(mine))?;
         }
+        Ok(())
     }
 
     /// Every running node says that the cluster is up, and all name the same owners.

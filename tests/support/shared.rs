@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub use cluster::{Cluster, Layout};
 use redis::{FromRedisValue, cmd};
 pub use server::Server;
-use shardlimit::{Allowed, Builder, Decision, Limiter, NamedLimit, Plan, PlannedShard, Shards};
+use shardlimit::{Allowed, Builder, Decision, FailurePolicy, Limiter, NamedLimit, Plan, PlannedShard, Shards};
 use tokio::task::JoinSet;
 
 /// Limits that are split, and of which nothing comes back while a test runs: counts are exact. A window of a year
@@ -36,9 +36,14 @@ pub fn url(server: &Server) -> String {
     format!("redis://127.0.0.1:{}", server.port)
 }
 
-/// A client with a time-out that no stall of a busy machine reaches.
+/// A client with time-outs that no stall of a busy machine reaches, and that says what went wrong.
 pub fn client(server: &Server) -> Builder {
-    Limiter::builder().redis([url(server)]).timeout(Duration::from_secs(10))
+    candid(Limiter::builder().redis([url(server)]).timeout(Duration::from_secs(10)))
+}
+
+/// A client whose calls wait for as long as its requests may take, and then say what went wrong.
+pub fn candid(builder: Builder) -> Builder {
+    builder.deadline(Duration::from_secs(60)).on_failure(FailurePolicy::Error)
 }
 
 /// A client that knows one node of the cluster.

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::kernel::batch::NEVER;
 use crate::key::Slot;
 use crate::observe;
+use crate::policy::FailurePolicy;
 use crate::selector::Candidates;
 use crate::sync::Arc;
 
@@ -36,31 +37,50 @@ impl SharedLimit {
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
-    pub(crate) async fn acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Decision, Error> {
+    pub(crate) async fn acquire_by_key(
+        self: &Arc<Self>,
+        key: &[u8],
+        permits: u64,
+        within: Option<Micros>,
+    ) -> Result<Decision, Error> {
         if let Some(decision) = self.try_acquire_by_key(key, permits)? {
             return Ok(decision);
         }
         let entry = self.entry(key);
-        self.ask_store(&entry, permits, self.clock.now()).await
+        self.ask_store(&entry, permits, self.clock.now(), within).await
     }
 
+    /// Ends `within` so many microseconds, or within the limiter's deadline if it says none.
+    ///
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
-    pub(crate) async fn acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Error> {
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+        within: Option<Micros>,
+    ) -> Result<Decision, Error> {
         self.check_permits(permits)?;
         let now = self.clock.now();
         if let Some(decision) = self.at_once(entry, permits, now) {
             return Ok(decision);
         }
-        self.ask_store(entry, permits, now).await
+        self.ask_store(entry, permits, now, within).await
     }
 
-    async fn ask_store(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Result<Decision, Error> {
-        let turn = entry.next_turn(now);
+    async fn ask_store(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+        now: Micros,
+        within: Option<Micros>,
+    ) -> Result<Decision, Error> {
+        self.engine.check()?;
+        let call = Call { permits, turn: entry.next_turn(now), due: now + within.unwrap_or(self.deadline) };
         if let Some(span) = observe::acquire(&self.name, &entry.key, permits) {
-            return Box::pin(self.decide(entry, permits, now, turn, 1).instrument(span)).await;
+            return Box::pin(self.decide(entry, call, now, 1).instrument(span)).await;
         }
-        self.decide(entry, permits, now, turn, 1).await
+        self.decide(entry, call, now, 1).await
     }
 
     /// All calls wait in this future, and go from core to core in it, so it is small: what few of them come to is left to
@@ -72,31 +92,44 @@ impl SharedLimit {
     fn decide<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
-        permits: u64,
+        call: Call,
         now: Micros,
-        turn: u64,
         attempt: usize,
     ) -> impl Future<Output = Result<Decision, Error>> + Send + 'a {
         async move {
+            let mut now = now;
             if let Some(home) = self.home_to_hear(entry, now) {
-                let _ = self.put(entry, &home, Work::Make).await;
+                // Not for all of its time: if home does not answer, another shard may.
+                let _ = self.put_until(entry, &home, Work::Make, now + call.due.saturating_sub(now) / 2).await;
+                now = self.clock.now();
             }
-            if permits > entry.load().ledger.limit().burst() {
-                Box::pin(escrow::ask_home(self, entry)).await;
+            if call.permits > entry.load().ledger.limit().burst() {
+                Box::pin(escrow::ask_home_until(self, entry, call.due)).await;
             }
             let waker = waker().await;
-            let asked = match self.begin(entry, permits, turn, now, waker)? {
+            let asked = match self.begin(entry, call, now, waker)? {
                 Begun::Asked(asked) => Some(asked),
-                Begun::Denied(denied) => return Ok(self.last_look(entry, permits, denied)),
+                Begun::Decided(decision) => return Ok(self.last_look(entry, call.permits, decision)),
                 Begun::All => None,
             };
-            let Some(mut asked) = asked else { return self.go_on(entry, permits, turn, attempt, None).await };
+            let Some(mut asked) = asked else { return self.go_on(entry, call, attempt, None).await };
             match (&mut asked).await {
                 Ok(found) if found.verdict.granted > 0 => {
-                    observe::allowed(&self.name, &entry.key, permits, turn);
-                    Ok(allowed(entry, permits, &found))
+                    observe::allowed(&self.name, &entry.key, call.permits, call.turn);
+                    Ok(allowed(entry, call.permits, &found))
                 }
-                answer => self.go_on(entry, permits, turn, attempt, Some((asked.slot, answer))).await,
+                answer => {
+                    let is_unknown = is_unknown(&answer);
+                    let decided = self.go_on(entry, call, attempt, Some((asked.slot, answer))).await;
+                    if is_unknown
+                        && matches!(&decided, Ok(decision) if decision.is_allowed())
+                        && asked.admit()
+                        && let Some(lane) = entry.load().lanes.iter().find(|lane| lane.slot == asked.slot)
+                    {
+                        lane.counts.fallback.owe(call.permits);
+                    }
+                    decided
+                }
             }
         }
     }
@@ -105,16 +138,18 @@ impl SharedLimit {
     fn go_on<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
-        permits: u64,
-        turn: u64,
+        call: Call,
         attempt: usize,
         first: Option<(Slot, Answer)>,
     ) -> Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send + 'a>> {
         Box::pin(async move {
+            let Call { permits, turn, due } = call;
+            let asked = first.as_ref().map(|(slot, _)| *slot);
             let decided = match first {
-                Some((slot, answer)) => self.ask_another(entry, slot, permits, answer).await,
-                None => gather::gather(self, entry, permits).await,
+                Some((slot, answer)) => self.ask_another(entry, slot, call, answer).await,
+                None => gather::gather(self, entry, permits, due).await,
             };
+            let now = self.clock.now();
             match decided {
                 Ok(decision) if decision.is_allowed() => {
                     observe::allowed(&self.name, &entry.key, permits, turn);
@@ -122,16 +157,27 @@ impl SharedLimit {
                 }
                 Ok(denied) => Ok(self.last_look(entry, permits, denied)),
                 // The plan is another by now; and it is another shard's turn than the one's that was found stale.
-                Err(Miss::Stale) if attempt < ATTEMPTS => {
-                    self.decide(entry, permits, self.clock.now(), turn.wrapping_add(1), attempt + 1).await
+                Err(Miss::Stale) if attempt < ATTEMPTS && now < due => {
+                    self.decide(entry, Call { turn: turn.wrapping_add(1), ..call }, now, attempt + 1).await
                 }
-                Err(miss) => Err(error_of(miss)),
+                Err(ended @ Miss::Ended { .. }) => Err(ended.into_error()),
+                Err(miss) => {
+                    let view = entry.view();
+                    let lane = view.lanes.iter().find(|lane| Some(lane.slot) == asked).unwrap_or(view.home());
+                    let error = miss.into_error();
+                    // What may have been charged is not charged again.
+                    let owes = error.kind() != ErrorKind::Unknown;
+                    self.by_policy(entry, lane, permits, now, owes, || error)
+                }
             }
         })
     }
 
-    /// A call is denied; but a lease may have come since, and taken what it was denied.
+    /// If a call is denied, a lease may have come since, and taken what it was denied.
     fn last_look(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, denied: Decision) -> Decision {
+        if denied.is_allowed() {
+            return denied;
+        }
         let now = self.clock.now();
         if let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
@@ -164,33 +210,46 @@ impl SharedLimit {
     fn begin<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
-        permits: u64,
-        turn: u64,
+        call: Call,
         now: Micros,
         waker: Waker,
     ) -> Result<Begun<'a>, Error> {
+        let Call { permits, turn, due } = call;
         let view = entry.load();
         // Home's limit rules, also where it is not the one that was defined here.
         view.ledger.limit().check_permits(permits)?;
         let Some(lanes) = candidates(&view, permits) else {
-            return Ok(self.shut(entry, &view, permits, now).map_or(Begun::All, Begun::Denied));
+            return Ok(self.shut(entry, &view, permits, now).map_or(Begun::All, Begun::Decided));
         };
         let first = match lanes.len() {
             1 => 0,
             count => self.selector.select(&Candidates { lanes: &lanes, turn, now }) % count,
         };
         let mut lane = &lanes[first];
-        if self.ceiling > 0 && lane.opens_in(&lane.ceiling.known(), permits, now) != Some(0) {
+        let is_sick = lane.is_sick(now);
+        if is_sick || self.ceiling > 0 && lane.opens_in(&lane.ceiling.known(), permits, now) != Some(0) {
             match hop(&lanes, lane.slot, permits, now) {
                 Some(other) => lane = other,
+                None if is_sick => {
+                    self.try_again(entry, lane, now);
+                    let decision = self.by_policy(entry, lane, permits, now, true, || lane.sick(now))?;
+                    return Ok(Begun::Decided(decision));
+                }
                 None => {
+                    // The others have nothing left. Of those that are sick, the policy may know better.
+                    if let Some(sick) = lanes.iter().find(|lane| lane.is_sick(now))
+                        && self.policy() != FailurePolicy::Error
+                    {
+                        self.try_again(entry, sick, now);
+                        return Ok(Begun::Decided(self.by_policy(entry, sick, permits, now, true, || sick.sick(now))?));
+                    }
                     if let Some(denied) = self.shut(entry, &view, permits, now) {
-                        return Ok(Begun::Denied(denied));
+                        return Ok(Begun::Decided(denied));
                     }
                 }
             }
         }
-        Ok(Begun::Asked(Asked::new(self, entry, lane, Work::Ask(permits), now, waker)))
+        Ok(Begun::Asked(Asked::new(self, entry, lane, Work::Ask(permits), (now, due), waker)))
     }
 
     /// A shard has denied, or surely was not asked: one other that could have enough is.
@@ -198,7 +257,7 @@ impl SharedLimit {
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         first: Slot,
-        permits: u64,
+        Call { permits, due, .. }: Call,
         answer: Answer,
     ) -> Result<Decision, Miss> {
         if let Err(miss) = &answer
@@ -208,8 +267,8 @@ impl SharedLimit {
         }
         let (view, now) = (entry.view(), self.clock.now());
         let (mut asked, mut answer) = (first, answer);
-        if let Some(other) = hop(&view.lanes, first, permits, now) {
-            match (self.ask(entry, other, Work::Ask(permits), now).await, &answer) {
+        if let Some(other) = hop(&view.lanes, first, permits, now).filter(|_| now < due) {
+            match (self.ask(entry, other, Work::Ask(permits), (now, due)).await, &answer) {
                 // One shard has denied; that the other can't be reached does not change it.
                 (Err(Miss::Failed(_)), Ok(_)) => {}
                 (second, _) => (asked, answer) = (other.slot, second),
@@ -235,8 +294,14 @@ impl SharedLimit {
         Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 
-    pub(super) async fn ask(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, now: Micros) -> Answer {
-        Asked::new(self, entry, lane, work, now, waker().await).await
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        lane: &Arc<Lane>,
+        work: Work,
+        (now, due): (Micros, Micros),
+    ) -> Answer {
+        Asked::new(self, entry, lane, work, (now, due), waker().await).await
     }
 
     /// # Cancel safety
@@ -279,15 +344,15 @@ impl SharedLimit {
             for answer in answers {
                 match answer.await {
                     Ok(outcome) => outcomes.push(outcome),
-                    Err(Miss::Failed(error)) => return Err(error),
                     Err(Miss::Stale) => stale = true,
+                    Err(miss) => return Err(miss.into_error()),
                 }
             }
             if !stale && entry.view().id == view.id {
                 return Ok((view, outcomes));
             }
         }
-        Err(error_of(Miss::Stale))
+        Err(Miss::Stale.into_error())
     }
 
     /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it.
@@ -303,7 +368,8 @@ impl SharedLimit {
         let timeout = Micros::try_from(timeout.as_micros()).unwrap_or(Micros::MAX);
         let deadline = self.clock.now().saturating_add(timeout);
         loop {
-            let decision = match self.acquire(entry, permits).await {
+            let left = deadline.saturating_sub(self.clock.now()).clamp(1, self.deadline);
+            let decision = match self.acquire(entry, permits, Some(left)).await {
                 // Nothing was charged: there may be a way, or a permit, before the deadline.
                 Err(error) if error.kind() == ErrorKind::NotSent && self.clock.now() + AGAIN < deadline => {
                     self.until(self.clock.now() + AGAIN).await;
@@ -347,9 +413,18 @@ impl SharedLimit {
     }
 }
 
+/// What a call wants.
+#[derive(Clone, Copy)]
+struct Call {
+    permits: u64,
+    turn: u64,
+    /// When it is to end, by this process's clock.
+    due: Micros,
+}
+
 /// How a call begins.
 enum Begun<'a> {
-    Denied(Decision),
+    Decided(Decision),
     /// It waits for one shard.
     Asked(Asked<'a>),
     /// No share alone holds so many permits.
@@ -359,6 +434,10 @@ enum Begun<'a> {
 /// What wakes the caller.
 async fn waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
+}
+
+fn is_unknown(answer: &Answer) -> bool {
+    matches!(answer, Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown)
 }
 
 fn allowed(entry: &Entry, permits: u64, found: &Outcome) -> Decision {
@@ -380,15 +459,4 @@ fn candidates(view: &View, permits: u64) -> Option<Cow<'_, [Arc<Lane>]>> {
     }
     let fitting: Vec<_> = view.lanes.iter().filter(|lane| lane.burst >= permits).cloned().collect();
     if fitting.is_empty() { None } else { Some(Cow::Owned(fitting)) }
-}
-
-pub(super) fn error_of(miss: Miss) -> Error {
-    match miss {
-        Miss::Failed(error) => error,
-        Miss::Stale => Error::new(
-            ErrorKind::NotSent,
-            "redis",
-            "the key's shares were moved again and again while the call was made; nothing was charged; try again",
-        ),
-    }
 }

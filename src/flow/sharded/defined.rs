@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use super::SharedLimit;
-use super::call::error_of;
 use super::entry::{Entry, View};
 use super::job::{Miss, Work};
 use super::lane::is_due;
@@ -44,10 +43,20 @@ const RENEW: u32 = 256;
 /// The key that stands for all keys of a limit. No caller can name it.
 const RECORD: &[u8] = b"";
 
-/// Milliseconds since 1970, by this machine's clock: the revision of a definition that says none.
+/// Milliseconds since 1970, by this machine's clock: the revision of a definition that says none. Of two definitions of one
+/// process the later one has the higher, also within a millisecond, or if the clock was set back in between.
 pub(crate) fn moment() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64).min(SET - 1)
+    let now = since.map_or(0, |since| since.as_millis() as u64);
+    let after = |last: u64| now.max(last + 1).min(SET - 1);
+    let mut last = LAST.load(Ordering::Relaxed);
+    loop {
+        match LAST.compare_exchange_weak(last, after(last), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return after(last),
+            Err(other) => last = other,
+        }
+    }
 }
 
 impl SharedLimit {
@@ -96,12 +105,13 @@ impl SharedLimit {
             of.rest(key);
             let _ = done.send(result);
         })?;
-        set.await.unwrap_or_else(|_| Err(error_of(Miss::ended())))
+        set.await.unwrap_or_else(|_| Err(Miss::Ended { sent: true }.into_error()))
     }
 
     async fn set_at_home(self: &Arc<Self>, entry: &Arc<Entry>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
-        if let Err(Miss::Failed(error)) = self.put(entry, entry.view().home(), Work::Make).await {
-            return Err(error);
+        match self.put(entry, entry.view().home(), Work::Make).await {
+            Ok(_) | Err(Miss::Stale) => {}
+            Err(miss) => return Err(miss.into_error()),
         }
         let present = *entry.load().ledger.wanted();
         let (class, shards) = if entry.is_record() { (SET, Shards::Off) } else { (SET_KEY, present.shards) };
@@ -143,7 +153,7 @@ impl SharedLimit {
         }
         match self.put(entry, entry.view().home(), Work::Look).await {
             Ok(_) | Err(Miss::Stale) => Ok(entry.load().ledger.wanted().limit),
-            Err(Miss::Failed(error)) => Err(error),
+            Err(miss) => Err(miss.into_error()),
         }
     }
 
@@ -211,5 +221,21 @@ impl Entry {
     /// Whether a key that was split because it was hot has cooled down.
     pub(super) fn may_come_home(&self, view: &View) -> bool {
         view.ledger.definition.shards == Shards::Auto && !self.is_hot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_moments_the_second_is_later() {
+        let threads: Vec<_> =
+            (0..2).map(|_| crate::sync::thread::spawn(|| (0..1_000).map(|_| moment()).collect::<Vec<_>>())).collect();
+        let mut all: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        assert!(all[..1_000].is_sorted() && all[1_000..].is_sorted(), "in each thread they rise");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 2_000, "no two are the same");
     }
 }

@@ -1,9 +1,12 @@
 //! The task that sends for a lane: batches out, outcomes back.
 
+use std::pin::pin;
+
 use super::entry::{Entry, Word};
 use super::job::Miss;
 use super::lane::{Lane, Load, MOST_ASKS, Sending, is_due};
 use super::round::{Decided, Round, Sealed};
+use super::watch::Watch;
 use super::{SharedLimit, escrow};
 use crate::clock::Micros;
 use crate::kernel::{Batch, Refund};
@@ -23,13 +26,16 @@ const MOST_YIELDS: usize = 8;
 /// Sends until the lane is empty.
 pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, mut load: Load) {
     let lane = Arc::clone(&sending.lane);
+    let mut watch = Watch::new(&limit, &lane);
     loop {
         let Load { round, refunds } = load;
-        // Calls that nobody waits for any more, or that waited for too long, cost nothing.
-        let sealed = round.seal(limit.clock.now().saturating_sub(limit.timeout.as_micros() as Micros));
-        let (calls, begun) = (sealed.calls(), limit.clock.now());
+        let begun = limit.clock.now();
+        // Calls that nobody waits for any more, or whose deadline has passed, cost nothing.
+        let sealed = round.seal(begun);
+        let calls = sealed.calls();
         if sealed.wanted || !refunds.is_empty() {
-            send(&limit, &entry, &lane, &round, sealed, refunds).await;
+            let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds));
+            watch.over(&round, sending).await;
         } else {
             lane.miss(&round, sealed, Miss::Stale);
         }
@@ -87,6 +93,7 @@ async fn send(
         script: Script::acquire(&lane.share),
         key: &lane.sub_key,
         arguments: &|command| run.write(command),
+        sent: &round.sent,
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.transport.run(&request).await;
@@ -95,7 +102,7 @@ async fn send(
         Ok(reply) => answered(limit, entry, lane, (round, sealed, sent), reply).await,
         Err(fault) => {
             observe::fault(&limit.name, &entry.key, &fault);
-            lane.failed(limit.clock.now());
+            lane.failed(limit.clock.now(), &fault.clone().what());
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
             if !matches!(fault, Fault::Unknown(_)) {
                 lane.keep(refunds);
@@ -115,14 +122,15 @@ async fn answered(
     let (id, ledger, header, load, verdicts) = match reply {
         Reply::Decided { id, ledger, header, load, verdicts } => (id, ledger, header, load, verdicts),
         Reply::Stale { .. } => {
-            escrow::gone_stale(limit, entry, lane).await;
+            // Few rounds come to this: boxed, so that the others carry no room for it.
+            Box::pin(escrow::gone_stale(limit, entry, lane)).await;
             return lane.miss(round, sealed, Miss::Stale);
         }
         Reply::OtherKernel { id, ledger } => {
             return match Ledger::decode(&ledger) {
                 Ok(ledger) => {
                     if entry.is_later(id, sent, limit.clock.now()) {
-                        escrow::home_forgot(limit, entry, (id, ledger)).await;
+                        Box::pin(escrow::home_forgot(limit, entry, (id, ledger))).await;
                     } else {
                         entry.adopt(limit, id, ledger, Word::InsteadOf(lane.id));
                     }
@@ -138,7 +146,7 @@ async fn answered(
         Some(Ok(ledger)) => {
             share = ledger.home_share();
             if entry.is_later(id, sent, limit.clock.now()) {
-                escrow::home_forgot(limit, entry, (id, ledger)).await;
+                Box::pin(escrow::home_forgot(limit, entry, (id, ledger))).await;
             } else {
                 entry.adopt(limit, id, ledger, Word::Sent(sent));
             }
@@ -147,6 +155,7 @@ async fn answered(
         Some(Err(bad)) => observe::fault(&limit.name, &entry.key, &Fault::Refused(bad.to_string())),
     }
     lane.answered();
+    limit.pay(entry, lane);
     lane.load.store(load, Ordering::Relaxed);
     entry.feel(limit);
     if lane.is_home {
@@ -162,6 +171,10 @@ async fn answered(
         facts
     };
     lane.decide(round, sealed, Decided { header, share, id, sent, facts, verdicts });
+    // Those that are sick are tried by those that are not, whatever the selector picks.
+    for other in entry.load().lanes.iter().filter(|other| other.is_sick(sent)) {
+        limit.try_again(entry, other, sent);
+    }
     escrow::look_after(limit, entry, used);
     limit.watch_record(sent);
 }

@@ -90,7 +90,7 @@ pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lan
         return;
     }
     if !ask_home(limit, entry).await {
-        return lane.failed(limit.clock.now());
+        return lane.failed(limit.clock.now(), "home can't be asked for the plan");
     }
     if !in_force(&entry.view()) {
         return;
@@ -119,9 +119,9 @@ async fn settle_in_time(
         Ok(Ok(())) => {}
         Ok(Err(fault)) => {
             observe::fault(&limit.name, &entry.key, &fault);
-            lane.failed(limit.clock.now());
+            lane.failed(limit.clock.now(), &fault.what());
         }
-        Err(_) => lane.failed(limit.clock.now()),
+        Err(_) => lane.failed(limit.clock.now(), "its share could not be settled in time"),
     }
 }
 
@@ -133,7 +133,12 @@ pub(super) async fn home_forgot(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, fo
 
 /// Has home say what its plan is. `false`: it could not be asked.
 pub(super) async fn ask_home(limit: &Arc<SharedLimit>, entry: &Arc<Entry>) -> bool {
+    ask_home_until(limit, entry, limit.clock.now() + limit.timeout.as_micros() as Micros).await
+}
+
+/// The same, and it is not waited for after `due`.
+pub(super) async fn ask_home_until(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, due: Micros) -> bool {
     let view = entry.view();
-    let answer = limit.put(entry, view.home(), Work::Look);
-    !matches!(answer.await, Err(Miss::Failed(_)))
+    let answer = limit.put_until(entry, view.home(), Work::Look, due);
+    matches!(answer.await, Ok(_) | Err(Miss::Stale))
 }

@@ -15,12 +15,17 @@ use crate::sync::Arc;
 
 /// # Cancel safety
 /// What was taken is given back.
-pub(super) async fn gather(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, permits: u64) -> Result<Decision, Miss> {
+pub(super) async fn gather(
+    limit: &Arc<SharedLimit>,
+    entry: &Arc<Entry>,
+    permits: u64,
+    due: Micros,
+) -> Result<Decision, Miss> {
     let view = &*entry.view();
     let mut lanes: Vec<&Arc<Lane>> = view.lanes.iter().collect();
     lanes.sort_unstable_by_key(|lane| lane.slot);
     // A look first: a part that is not there would be a run in vain, and one to take back.
-    let looks: Vec<_> = lanes.iter().map(|lane| limit.put(entry, lane, Work::Look)).collect();
+    let looks: Vec<_> = lanes.iter().map(|lane| limit.put_until(entry, lane, Work::Look, due)).collect();
     let mut there = Vec::with_capacity(lanes.len());
     for look in looks {
         there.push(look.await?.free());
@@ -37,7 +42,7 @@ pub(super) async fn gather(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, permits
         ahead -= there;
         let part = (u128::from(left) * u128::from(there) / u128::from((ahead + there).max(1))) as u64;
         let part = part.max(left.saturating_sub(ahead)).min(left);
-        left -= take(&mut held, lane, part).await?;
+        left -= take(&mut held, lane, part, due).await?;
     }
     if left > 0 {
         return Ok(denied(limit, view, left));
@@ -47,13 +52,13 @@ pub(super) async fn gather(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, permits
 }
 
 /// Takes `part` from a shard, or what it still has if somebody took some since the look. Says how much.
-async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64) -> Result<u64, Miss> {
+async fn take(held: &mut Parts<'_>, lane: &Arc<Lane>, part: u64, due: Micros) -> Result<u64, Miss> {
     let mut part = part;
     for _ in 0..2 {
         if part == 0 {
             break;
         }
-        let found = held.limit.ask(held.entry, lane, Work::Ask(part), held.limit.clock.now()).await?;
+        let found = held.limit.ask(held.entry, lane, Work::Ask(part), (held.limit.clock.now(), due)).await?;
         if found.verdict.granted > 0 {
             held.add(lane, found.charge(part));
             return Ok(part);

@@ -35,23 +35,23 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Takes a seat for a caller that polls this at once, and that `waker` wakes.
+    /// Takes a seat, to be answered before `due`, for a caller that polls this at once, and that `waker` wakes.
     pub(super) fn new(
         limit: &'a Arc<SharedLimit>,
         entry: &'a Arc<Entry>,
         lane: &Arc<Lane>,
         ask: Work,
-        now: Micros,
+        (now, due): (Micros, Micros),
         waker: Waker,
     ) -> Self {
         let permits = ask.ask().map_or(0, |ask| ask.permits);
         let mut waker = Some(waker);
-        let (seat, drive) = limit.put_alone(entry, lane, ask, now, &mut waker);
+        let (seat, drive) = limit.put_alone(entry, lane, ask, (now, due), &mut waker);
         let fresh = waker.is_none();
         let mut asked = Self { limit, entry, permits, slot: lane.slot, seat, alone: false, fresh };
         if let (Some(drive), Some(waker)) = (drive, waker) {
             asked.send(drive, &waker);
-            asked.fresh = asked.alone && !asked.seat.is_answered();
+            asked.fresh = asked.alone && !asked.seat.is_over();
         }
         asked
     }
@@ -64,6 +64,12 @@ impl<'a> Asked<'a> {
                 None => self.alone = true,
             }
         }
+    }
+
+    /// See [`Seat::admit`].
+    pub(super) fn admit(&mut self) -> bool {
+        self.leave_sending();
+        self.seat.admit()
     }
 
     /// Whatever is still to be sent is no affair of this call any more.
@@ -89,7 +95,7 @@ impl Future for Asked<'_> {
         if let Some(drive) = self.take_over() {
             self.send(drive, context.waker());
             // The sending wakes this call: its seat need not.
-            if self.alone && !self.seat.is_answered() {
+            if self.alone && !self.seat.is_over() {
                 return Poll::Pending;
             }
             self.leave_sending();

@@ -19,7 +19,12 @@ impl SharedLimit {
         if let Some(decision) = self.at_once(entry, permits, now) {
             return Ok(Some(decision));
         }
-        Ok(self.shut(entry, &entry.load(), permits, now))
+        let view = entry.load();
+        if let Some(sick) = view.lanes.iter().find(|lane| !lane.is_sick(now)).map_or(view.lanes.first(), |_| None) {
+            self.try_again(entry, sick, now);
+            return self.by_policy(entry, sick, permits, now, true, || sick.sick(now)).map(Some);
+        }
+        Ok(self.shut(entry, &view, permits, now))
     }
 
     /// What can be told without a look at the shards: a lease has permits, or none of them can have any.

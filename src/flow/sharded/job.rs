@@ -111,6 +111,10 @@ pub(super) enum Miss {
     /// The shard is no more what this process took it for. The plan is up to date now; nothing was charged.
     Stale,
     Failed(Error),
+    /// The limiter has come to its end, with its runtime or by itself.
+    Ended {
+        sent: bool,
+    },
 }
 
 impl Miss {
@@ -118,9 +122,23 @@ impl Miss {
         Self::Failed(Error::new(ErrorKind::NotSent, what, message))
     }
 
-    /// What the calls of a run learn whose task is gone.
-    pub(super) fn ended() -> Self {
-        let message = "the limiter's runtime has ended; the permits may have been charged";
-        Self::Failed(Error::new(ErrorKind::Unknown, "runtime", message))
+    /// What the caller learns.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Failed(error) => error,
+            Self::Stale => Error::new(
+                ErrorKind::NotSent,
+                "redis",
+                "the key's shares were moved again and again while the call was made; nothing was charged; try again",
+            ),
+            Self::Ended { sent: true } => {
+                let message = "the limiter was shut down, or its runtime has ended; the permits may have been charged";
+                Error::new(ErrorKind::Unknown, "runtime", message)
+            }
+            Self::Ended { sent: false } => {
+                let message = "the limiter was shut down, or its runtime has ended; nothing was charged";
+                Error::new(ErrorKind::NotSent, "runtime", message)
+            }
+        }
     }
 }

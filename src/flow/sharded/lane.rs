@@ -7,10 +7,15 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::Waker;
 
+use tokio::sync::Notify;
+
 use super::ceiling::{Ceiling, Known, Note};
+use super::fallback::Fallback;
+use super::health::Health;
 use super::job::{Miss, Work};
-use super::round::{Decided, Round, Sealed, Seat};
+use super::round::{Decided, Late, Round, Sealed, Seat};
 use crate::clock::Micros;
+use crate::error::{Error, ErrorKind};
 use crate::kernel::{Header, Refund, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
@@ -25,9 +30,6 @@ const MOST_ROUNDS: usize = 100;
 
 /// Refunds that wait for a shard that can't be reached. What is above it is lost: the limit is that much stricter.
 const MOST_KEPT: usize = 10_000;
-
-/// How long a shard whose last request failed is not hopped to: a connection is tried again at least that often.
-const SICK: Micros = 1_000_000;
 
 /// The load of a shard that has not said what it is.
 pub(super) const UNKNOWN: u64 = u64::MAX;
@@ -50,22 +52,27 @@ pub(crate) struct Lane {
     pub load: AtomicU64,
     /// When its state was last written for the sake of its time to live.
     pub touched: AtomicU64,
-    /// Until then, by this process's clock, nobody hops here: the last request failed.
-    sick_until: AtomicU64,
     /// Shared with the lanes to the same slot before and after this one.
     pub counts: Arc<Counts>,
     waiting: AtomicUsize,
+    /// The first deadline of the calls that wait for the next round, or earlier.
+    first_due: AtomicU64,
+    /// When whoever sends for the lane looks at deadlines next, and what has him look at once.
+    pub looks_at: AtomicU64,
+    pub hurry: Notify,
     /// The [`Ahead`] of the queue, for those who read it without a lock.
     ahead: AtomicU64,
     queue: Mutex<Queue>,
 }
 
-/// What this process had of one shard.
+/// What this process had of one shard, and goes by without it.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub runs: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
+    pub health: Health,
+    pub fallback: Fallback,
 }
 
 #[derive(Default)]
@@ -100,6 +107,8 @@ struct Alone {
 pub(super) enum Start {
     /// It goes with the next round.
     Nothing,
+    /// It can't be taken: too many wait already.
+    Crowded,
     /// The lane was idle.
     Send(Load),
     /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
@@ -161,26 +170,42 @@ impl Lane {
             ceiling: Ceiling::new(),
             load: AtomicU64::new(UNKNOWN),
             touched: AtomicU64::new(0),
-            sick_until: AtomicU64::new(0),
             counts,
             waiting: AtomicUsize::new(0),
+            first_due: AtomicU64::new(Micros::MAX),
+            looks_at: AtomicU64::new(Micros::MAX),
+            hurry: Notify::new(),
             ahead: AtomicU64::new(0),
             queue: Mutex::default(),
         }
     }
 
-    pub(super) fn failed(&self, now: Micros) {
-        self.sick_until.store(now + SICK, Ordering::Relaxed);
+    /// A request of it had no answer: until the next one that has, calls go elsewhere.
+    pub(super) fn failed(&self, now: Micros, why: &str) {
+        self.counts.health.failed(now, why);
     }
 
+    /// What a call learns that it can't decide.
+    pub(super) fn sick(&self, now: Micros) -> Error {
+        let (why, again) = (self.counts.health.why(), std::time::Duration::from_micros(self.tried_in(now)));
+        let message = format!("a shard does not answer ({why}) and is tried again in {again:?}; nothing was charged");
+        Error::new(ErrorKind::NotSent, "redis", message)
+    }
+
+    /// It has answered.
     pub(super) fn answered(&self) {
-        if self.sick_until.load(Ordering::Relaxed) > 0 {
-            self.sick_until.store(0, Ordering::Relaxed);
+        if self.counts.health.answered() {
+            self.counts.fallback.end();
         }
     }
 
     pub(super) fn is_sick(&self, now: Micros) -> bool {
-        now < self.sick_until.load(Ordering::Relaxed)
+        self.counts.health.is_sick(now)
+    }
+
+    /// How long until a shard that is sick is tried again.
+    pub(super) fn tried_in(&self, now: Micros) -> Micros {
+        self.counts.health.tried_in(now)
     }
 
     /// The most permits that the shard can have, as far as it can be reached.
@@ -206,13 +231,18 @@ impl Lane {
 
     /// Puts a call into the lane. The caller sees to what has to start. Whoever finds the lane idle may send by himself, and
     /// then his seat need not wake him: his waker is left to him.
-    pub(super) fn put(self: &Arc<Self>, work: Work, now: Micros, waker: &mut Option<Waker>) -> (Seat, Start) {
+    pub(super) fn put(
+        self: &Arc<Self>,
+        work: Work,
+        (now, due): (Micros, Micros),
+        waker: &mut Option<Waker>,
+    ) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS {
                 let message =
                     format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
-                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Nothing);
+                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Crowded);
             }
             queue.rounds.push_back(Round::new(self));
         }
@@ -225,14 +255,39 @@ impl Lane {
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         let waker = waker.take_if(|_| queue.busy);
         let round = queue.rounds.back().expect("one is there by now");
-        let (seat, seats) = round.join(work, now, waker);
+        let (seat, seats) = round.join(work, now, due, waker);
         queue.seats = seats;
+        if due < self.first_due.load(Ordering::Relaxed) {
+            self.first_due.store(due, Ordering::Relaxed);
+            if due < self.looks_at.load(Ordering::Relaxed) {
+                self.hurry.notify_one();
+            }
+        }
         let start = match (queue.take(self), queue.alone.take()) {
             (Some(load), _) => Start::Send(load),
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
             (None, None) => Start::Nothing,
         };
         (seat, start)
+    }
+
+    /// The first deadline of the calls that wait for the next round, or earlier.
+    pub(super) fn first_due(&self) -> Micros {
+        self.first_due.load(Ordering::Relaxed)
+    }
+
+    /// Lets those of them go whose deadline has passed.
+    pub(super) fn expire(&self, now: Micros, late: &mut Late) {
+        if now < self.first_due() {
+            return;
+        }
+        let queue = &*lock(&self.queue);
+        let mut first_due = Micros::MAX;
+        for round in &queue.rounds {
+            round.expire(now, late);
+            first_due = first_due.min(round.first_due());
+        }
+        self.first_due.store(first_due, Ordering::Relaxed);
     }
 
     /// Leaves it to a call of this round to send for the lane, until `waker` wakes it. It comes back if somebody else waits
@@ -279,9 +334,10 @@ impl Lane {
         verdicts: &[Verdict],
         (sent, cap): (Micros, Micros),
     ) {
-        let (mut allowed, mut denied, mut lacking) = (0, 0, None);
+        let (mut allowed, mut permits, mut denied, mut lacking) = (0, 0, 0, None);
         for (ask, verdict) in sealed.asks.iter().zip(verdicts) {
             allowed += verdict.granted;
+            permits += verdict.granted * ask.permits;
             denied += ask.count - verdict.granted;
             if verdict.granted < ask.count && lacking.is_none() {
                 lacking = Some((ask.permits, verdict.lack));
@@ -289,6 +345,9 @@ impl Lane {
         }
         self.counts.allowed.fetch_add(allowed, Ordering::Relaxed);
         self.counts.denied.fetch_add(denied, Ordering::Relaxed);
+        if permits > 0 {
+            self.counts.fallback.granted(permits, sent);
+        }
         // What these calls took is in the answer: first they must be on their way no more.
         self.leave(sealed);
         self.ceiling.note(&Note { share, header, denied: lacking, sent, cap });
@@ -375,10 +434,10 @@ impl Drop for Sending {
             self.lane.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.rounds)
         };
-        self.round.answer(Sealed::default(), Err(Miss::ended()));
+        let sent = self.round.sent.load(Ordering::Relaxed);
+        self.round.answer(Sealed::default(), Err(Miss::Ended { sent }));
         for round in left {
-            let miss = Miss::not_sent("runtime", "the limiter's runtime has ended; nothing was charged");
-            round.answer(Sealed::default(), Err(miss));
+            round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
         }
     }
 }

@@ -77,10 +77,11 @@ impl SharedLimit {
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
             let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
-            match self.ask(entry, lane, Work::Lease(permits), now).await {
+            let due = now + self.timeout.as_micros() as Micros;
+            match self.ask(entry, lane, Work::Lease(permits), (now, due)).await {
                 Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, &found),
                 Ok(_) | Err(Miss::Stale) => {}
-                Err(Miss::Failed(_)) => return,
+                Err(Miss::Failed(_) | Miss::Ended { .. }) => return,
             }
         }
     }

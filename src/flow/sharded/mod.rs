@@ -6,7 +6,8 @@
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
 //! * `lane`, `round`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
-//! * `turn`: which lane is next.
+//! * `turn`: which lane is next. `watch`: the deadlines of those who wait.
+//! * `health`, `fallback`: a shard that does not answer, and how its calls are decided without it.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `defined`: what the limit is. `escrow`, `moves`: how a key's shares come to lie where they should.
 
@@ -16,7 +17,9 @@ mod defined;
 mod drive;
 mod entry;
 mod escrow;
+mod fallback;
 mod gather;
+mod health;
 mod held;
 mod in_process;
 mod job;
@@ -31,20 +34,23 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod watch;
 
 use std::task::Waker;
 use std::time::Duration;
 
 use crate::clock::{Clock, Micros};
+use crate::flow::shadow::Shadow;
 use crate::kernel::Refund;
 use crate::leases::Leases;
 use crate::limit::Algorithm;
 use crate::observe;
 use crate::plan::{Definition, Shards};
+use crate::policy::{Failures, PolicyCell};
 use crate::selector::Selector;
 use crate::store::cluster::Engine;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, AtomicUsize};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use defined::Defined;
 use job::Work;
@@ -56,6 +62,28 @@ use round::Seat;
 pub(crate) use defined::moment;
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;
+
+/// Calls that no shard decided, or not in time.
+#[derive(Default)]
+pub(crate) struct FailureCounts {
+    /// Decided by the policy.
+    pub allowed: AtomicU64,
+    pub denied: AtomicU64,
+    /// Not answered by their deadline.
+    pub late: AtomicU64,
+    /// Not taken, because too many waited already.
+    pub crowded: AtomicU64,
+}
+
+impl FailureCounts {
+    pub(crate) fn read(&self) -> Failures {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut failures = Failures::default();
+        (failures.allowed, failures.denied) = (read(&self.allowed), read(&self.denied));
+        (failures.late, failures.crowded) = (read(&self.late), read(&self.crowded));
+        failures
+    }
+}
 
 /// Denials of one limit are told of so often at the most: one under attack must not fill the log.
 const TELL: Micros = 1_000_000;
@@ -69,11 +97,19 @@ pub(crate) struct Shared {
     pub selector: Arc<dyn Selector>,
     pub clock: Clock,
     pub timeout: Duration,
+    /// The longest that a call may take.
+    pub deadline: Duration,
+    /// Decides for shards that can't, unless a limit has a policy of its own.
+    pub policy: Arc<PolicyCell>,
+    /// How many processes share the limits; zero: nobody knows.
+    pub gateways: u32,
     /// For how long a ceiling counts at the most; zero: not at all.
     pub ceiling: Duration,
     pub max_keys: usize,
     /// Runs a second from which a key is hot.
     pub hot: u64,
+    /// Whether its limits begin in shadow mode.
+    pub shadow: bool,
 }
 
 /// A named limit on a shared store.
@@ -89,6 +125,13 @@ pub(crate) struct SharedLimit {
     selector: Arc<dyn Selector>,
     clock: Clock,
     timeout: Duration,
+    deadline: Micros,
+    /// Its own, and that of all limits without.
+    policy: PolicyCell,
+    policy_of_all: Arc<PolicyCell>,
+    gateways: u32,
+    pub failures: FailureCounts,
+    pub shadow: Shadow,
     ceiling: Micros,
     /// Runs a second from which a key is hot.
     hot: u64,
@@ -105,7 +148,7 @@ pub(crate) struct SharedLimit {
 
 impl SharedLimit {
     pub(crate) fn new(shared: &Shared, name: &str, definition: Definition, leases: Option<&Leases>) -> Self {
-        let Shared { engine, prefix, selector, clock, timeout, ceiling, max_keys, hot, .. } = shared.clone();
+        let Shared { engine, prefix, selector, clock, timeout, deadline, policy, gateways, .. } = shared.clone();
         let limit = definition.limit;
         Self {
             name: name.into(),
@@ -117,9 +160,15 @@ impl SharedLimit {
             selector,
             clock,
             timeout,
-            ceiling: ceiling.as_micros() as Micros,
-            hot,
-            keys: Keys::new(max_keys),
+            deadline: deadline.as_micros() as Micros,
+            policy: PolicyCell::new(None),
+            policy_of_all: policy,
+            gateways,
+            failures: FailureCounts::default(),
+            shadow: Shadow::new(shared.shadow),
+            ceiling: shared.ceiling.as_micros() as Micros,
+            hot: shared.hot,
+            keys: Keys::new(shared.max_keys),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases.filter(|_| limit.algorithm() != Algorithm::PacingQueue).map(Leasing::new),
             told: AtomicU64::new(0),
@@ -142,28 +191,41 @@ impl SharedLimit {
         (2 * self.timeout.as_micros() as Micros).max(1_000_000)
     }
 
-    /// Puts work into a lane, and sends it if the lane was idle.
+    /// Puts work into a lane that is no call's, and sends it if the lane was idle. It may take as long as a request. A refund has
+    /// no deadline: if it can't be sent it is kept.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
-        let (seat, drive) = self.put_alone(entry, lane, work, self.clock.now(), &mut None);
+        let due = match work {
+            Work::Refund(_) => Micros::MAX,
+            _ => self.clock.now() + self.timeout.as_micros() as Micros,
+        };
+        self.put_until(entry, lane, work, due)
+    }
+
+    /// The same, to be answered before `due`.
+    fn put_until(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, due: Micros) -> Seat {
+        let (seat, drive) = self.put_alone(entry, lane, work, (self.clock.now(), due), &mut None);
         if let Some(drive) = drive {
             self.spawn(drive);
         }
         seat
     }
 
-    /// As [`put`](Self::put); but if the lane was idle, and the caller lives where our tasks do, he sends by himself: a task
+    /// As [`put_until`](Self::put_until); but if the lane was idle, and the caller lives where our tasks do, he sends by himself: a task
     /// less between him and the connection. If `waker` is taken, it wakes him when he is answered.
     fn put_alone(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         lane: &Arc<Lane>,
         work: Work,
-        now: Micros,
+        (now, due): (Micros, Micros),
         waker: &mut Option<Waker>,
     ) -> (Seat, Option<Drive>) {
-        let (seat, start) = lane.put(work, now, waker);
+        let (seat, start) = lane.put(work, (now, due), waker);
         match start {
             Start::Nothing => {}
+            Start::Crowded => {
+                self.failures.crowded.fetch_add(1, Ordering::Relaxed);
+            }
             Start::Send(load) => {
                 let drive = self.drive(entry, lane, load);
                 if self.engine.is_here() {

@@ -15,7 +15,7 @@ use crate::observe;
 use crate::plan::{Definition, SET_KEY, Shards, plan, shards_for};
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::topology::Topology;
 use crate::wire::{
     CloseReply, CloseRun, Grant, GrantId, HomeReply, HomeRun, InstallReply, InstallRun, Ledger, Script, Status,
@@ -167,7 +167,13 @@ async fn ask_one(limit: &SharedLimit, entry: &Entry, grant: &Grant, ttl: u64) ->
     if let Status::Pending { not_after, state } = &grant.status {
         let run = InstallRun { state, not_after: *not_after, ttl };
         let arguments = |command: &mut redis::Cmd| run.write(command);
-        let request = Request { slot: grant.slot, script: Script::Install, key: &key, arguments: &arguments };
+        let request = Request {
+            slot: grant.slot,
+            script: Script::Install,
+            key: &key,
+            arguments: &arguments,
+            sent: &AtomicBool::new(false),
+        };
         let reply = limit.engine.transport.run(&request).await?;
         return Ok(match InstallReply::parse(reply).map_err(|bad| wrong(&bad))? {
             InstallReply::Installed { .. } => Report::Installed,
@@ -176,7 +182,13 @@ async fn ask_one(limit: &SharedLimit, entry: &Entry, grant: &Grant, ttl: u64) ->
     }
     let run = CloseRun { id: grant.id, ttl };
     let arguments = |command: &mut redis::Cmd| run.write(command);
-    let request = Request { slot: grant.slot, script: Script::Close, key: &key, arguments: &arguments };
+    let request = Request {
+        slot: grant.slot,
+        script: Script::Close,
+        key: &key,
+        arguments: &arguments,
+        sent: &AtomicBool::new(false),
+    };
     let reply = limit.engine.transport.run(&request).await?;
     Ok(match CloseReply::parse(reply).map_err(|bad| wrong(&bad))? {
         CloseReply::Closed { tombstone, .. } => Report::Closed(tombstone.unwrap_or_default()),
@@ -240,7 +252,13 @@ async fn send(
     };
     let arguments = |command: &mut redis::Cmd| run.write(command);
     let script = Script::home(&ledger.home_share());
-    let request = Request { slot: entry.home, script, key: &known.home().sub_key, arguments: &arguments };
+    let request = Request {
+        slot: entry.home,
+        script,
+        key: &known.home().sub_key,
+        arguments: &arguments,
+        sent: &AtomicBool::new(false),
+    };
     let sent = limit.clock.now();
     let reply = limit.engine.transport.run(&request).await?;
     let wrong = |bad: &dyn std::fmt::Display| Fault::Unknown(bad.to_string());

@@ -3,7 +3,7 @@
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Work};
-use super::{call, moves};
+use super::moves;
 use crate::error::Error;
 use crate::plan::{Plan, PlannedShard};
 use crate::sync::Arc;
@@ -22,7 +22,7 @@ impl SharedLimit {
         })?;
         match settled.await {
             Ok(settled) => settled.map_err(crate::store::cluster::Fault::into_error),
-            Err(_) => Err(call::error_of(Miss::Stale)),
+            Err(_) => Err(Miss::Ended { sent: true }.into_error()),
         }
     }
 
@@ -34,7 +34,7 @@ impl SharedLimit {
         let view = entry.view();
         match self.put(entry, view.home(), Work::Make).await {
             Ok(_) | Err(Miss::Stale) => {}
-            Err(Miss::Failed(error)) => return Err(error),
+            Err(miss) => return Err(miss.into_error()),
         }
         self.finish_moves(entry).await?;
         let view = entry.view();

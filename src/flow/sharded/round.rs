@@ -1,7 +1,8 @@
 //! A round: the calls that go to a shard together, and the one answer that all of them read.
 //!
 //! One allocation a round instead of one a call. Whoever answers it wakes all who wait; each finds its own verdict by
-//! its place. Whoever goes away before that says so, and what was granted to it comes back to the lane.
+//! its place. Whoever goes away before that says so, and what was granted to it comes back to the lane. So does what is granted
+//! to a call whose deadline has passed: the limiter lets it go, as if it had gone by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -12,15 +13,18 @@ use super::job::{Answer, Miss, Outcome, Work};
 use super::lane::{Drive, Lane};
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::limit::Share;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Verdicts};
 
 pub(super) struct Round {
     /// Where it goes, or went.
     pub lane: Arc<Lane>,
+    /// It is on its way, and may run.
+    pub sent: AtomicBool,
     seats: Mutex<Seats>,
     answer: OnceLock<Answered>,
 }
@@ -29,17 +33,43 @@ pub(super) struct Round {
 struct Taken {
     work: Work,
     waker: Option<Waker>,
-    /// When it was taken, in microseconds after the round's first; with it, if its clock was read before.
-    after: u32,
-    /// Nobody waits for it any more.
-    gone: bool,
+    /// Its deadline, in microseconds after the round's first seat was taken; [`NEVER`] if it has none.
+    due: u32,
+    caller: Caller,
 }
 
-#[derive(Default)]
+/// A deadline that is more than an hour away, or none.
+const NEVER: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    Waits,
+    /// Went away.
+    Gone,
+    /// Was let go: its deadline has passed.
+    Late,
+    /// Was let go and admitted all the same: what it is granted, it keeps.
+    Admitted,
+}
+
 struct Seats {
     taken: Vec<Taken>,
     /// When the first one was.
     since: Micros,
+    /// The first deadline of those who wait.
+    first_due: Micros,
+}
+
+impl Default for Seats {
+    fn default() -> Self {
+        Self { taken: Vec::new(), since: 0, first_due: Micros::MAX }
+    }
+}
+
+impl Seats {
+    fn due(&self, seat: &Taken) -> Micros {
+        if seat.due == NEVER { Micros::MAX } else { self.since + Micros::from(seat.due) }
+    }
 }
 
 /// A call's seat, as the call has it: resolves to its outcome.
@@ -61,7 +91,7 @@ enum Place {
     Header,
     /// It gives back. What was surely not sent is kept for the next round.
     Refund,
-    /// It had waited for too long before the round was sent.
+    /// Its deadline passed before the round was sent, or before the answer came; then what it was granted went back.
     Late,
 }
 
@@ -101,65 +131,99 @@ pub(super) struct Sealed {
 
 impl Round {
     pub(super) fn new(lane: &Arc<Lane>) -> Arc<Self> {
-        Arc::new(Self { lane: Arc::clone(lane), seats: Mutex::default(), answer: OnceLock::new() })
+        let (sent, seats, answer) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
+        Arc::new(Self { lane: Arc::clone(lane), sent, seats, answer })
     }
 
     /// A seat in a round that is over: for a call that can't be taken.
     pub(super) fn refused(lane: &Arc<Lane>, miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
-        let (lane, answer) = (Arc::clone(lane), OnceLock::from(answered));
-        Seat { round: Some(Arc::new(Self { lane, seats: Mutex::default(), answer })), index: 0 }
+        let (lane, sent, answer) = (Arc::clone(lane), AtomicBool::new(false), OnceLock::from(answered));
+        Seat { round: Some(Arc::new(Self { lane, sent, seats: Mutex::default(), answer })), index: 0 }
     }
 
-    /// Takes a seat. Says how many are taken now.
-    pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros, waker: Option<Waker>) -> (Seat, usize) {
+    /// Takes a seat, to be answered before `due`. Says how many are taken now.
+    pub(super) fn join(self: &Arc<Self>, work: Work, now: Micros, due: Micros, waker: Option<Waker>) -> (Seat, usize) {
         let mut seats = lock(&self.seats);
         let index = seats.taken.len();
         if index == 0 {
             seats.since = now;
         }
-        let after = u32::try_from(now.saturating_sub(seats.since)).unwrap_or(u32::MAX);
-        seats.taken.push(Taken { work, waker, after, gone: false });
+        let after = u32::try_from(due.saturating_sub(seats.since)).unwrap_or(NEVER);
+        seats.taken.push(Taken { work, waker, due: after, caller: Caller::Waits });
+        seats.first_due = seats.first_due.min(due);
         (Seat { round: Some(Arc::clone(self)), index: index as u32 }, index + 1)
     }
 
-    /// What is to be sent: nothing for calls that nobody waits for, or that came before `too_old`. A refund is never too
-    /// late. Nobody may join after this.
-    pub(super) fn seal(&self, too_old: Micros) -> Sealed {
+    /// What is to be sent: nothing for calls that nobody waits for, or whose deadline has passed. Nobody may join after this.
+    pub(super) fn seal(&self, now: Micros) -> Sealed {
         let mut sealed = Sealed::default();
         let seats = lock(&self.seats);
         sealed.places.reserve_exact(seats.taken.len());
         for seat in &seats.taken {
             sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
-            let late = seats.since + Micros::from(seat.after) < too_old && !matches!(seat.work, Work::Refund(_));
-            let is_off = late || seat.gone && seat.work.dies_with_its_caller();
+            let is_late = seat.caller == Caller::Late || seats.due(seat) <= now;
+            let is_off = is_late || seat.caller == Caller::Gone && seat.work.dies_with_its_caller();
             let place = if is_off { Place::Late } else { sealed.add(&seat.work) };
             sealed.places.push(place);
         }
         sealed
     }
 
+    /// The first deadline of those who wait.
+    pub(super) fn first_due(&self) -> Micros {
+        lock(&self.seats).first_due
+    }
+
+    /// Lets those go whose deadline has passed. What wakes them is to be called when no lock is held.
+    pub(super) fn expire(&self, now: Micros, late: &mut Late) {
+        let seats = &mut *lock(&self.seats);
+        if now < seats.first_due {
+            return;
+        }
+        seats.first_due = Micros::MAX;
+        for seat in &mut seats.taken {
+            if seat.caller != Caller::Waits || seat.due == NEVER {
+                continue;
+            }
+            let due = seats.since + Micros::from(seat.due);
+            if due <= now {
+                seat.caller = Caller::Late;
+                late.calls += 1;
+                late.wakers.extend(seat.waker.take());
+            } else {
+                seats.first_due = seats.first_due.min(due);
+            }
+        }
+    }
+
     /// Answers everybody. What comes back are permits that nobody waits for, each with the outcome it came by.
     pub(super) fn answer(self: &Arc<Self>, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<(u64, Outcome)> {
-        let answered = Answered { places: sealed.places, asks: sealed.asks, result };
+        let mut answered = Answered { places: sealed.places, asks: sealed.asks, result };
+        let mut surplus = Vec::new();
         let seats = {
             let mut seats = lock(&self.seats);
+            for (index, seat) in seats.taken.iter().enumerate() {
+                if matches!(seat.caller, Caller::Waits | Caller::Admitted) {
+                    continue;
+                }
+                if let (Some(ask), Ok(verdict)) = (seat.work.ask(), answered.verdict(index))
+                    && verdict.granted > 0
+                {
+                    surplus.push((ask.permits * verdict.granted, Outcome { round: Arc::clone(self), verdict }));
+                }
+                // It may not have been polled since, and must not find what went back.
+                if let (Caller::Late, true, Some(place)) =
+                    (seat.caller, answered.result.is_ok(), answered.places.get_mut(index))
+                {
+                    *place = Place::Late;
+                }
+            }
             // A round whose task went away after it was answered keeps its answer.
             let _ = self.answer.set(answered);
             std::mem::take(&mut seats.taken)
         };
-        let mut surplus = Vec::new();
-        for (index, seat) in seats.into_iter().enumerate() {
-            if let Some(waker) = seat.waker {
-                // One that panics is its owner's affair; the others still have to be woken.
-                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-            }
-            if let (true, Some(ask), Some(Ok(verdict))) = (seat.gone, seat.work.ask(), self.verdict(index))
-                && verdict.granted > 0
-            {
-                surplus.push((ask.permits * verdict.granted, Outcome { round: Arc::clone(self), verdict }));
-            }
-        }
+        wake(seats.into_iter().filter_map(|seat| seat.waker));
         surplus
     }
 
@@ -174,25 +238,58 @@ impl Round {
 
     /// What it said to one call; none as long as it has not spoken.
     fn verdict(&self, index: usize) -> Option<Result<Verdict, Miss>> {
-        let Answered { places, asks, result } = self.answer.get()?;
+        self.answer.get().map(|answered| answered.verdict(index))
+    }
+}
+
+impl Answered {
+    fn verdict(&self, index: usize) -> Result<Verdict, Miss> {
+        let Self { places, asks, result } = self;
         let place = places.get(index).copied().unwrap_or(Place::Header);
-        Some(match (place, result) {
+        match (place, result) {
             (Place::Ask { ask, ahead, count }, Ok(decided)) => {
                 let (permits, all) = (asks[ask as usize].permits, decided.verdicts[ask as usize]);
                 let granted = all.granted.saturating_sub(ahead).min(count);
                 let line = all.line + ahead as i64 * permits as i64 * decided.share.cost();
                 Ok(Verdict { granted, lack: all.lack, line })
             }
-            (Place::Late, _) => Err(late()),
+            (Place::Late, _) => Err(late(false)),
             (Place::Refund, Err(Miss::Failed(error))) if error.kind() != ErrorKind::Unknown => Err(Miss::Stale),
             (_, Ok(_)) => Ok(Verdict::default()),
             (_, Err(miss)) => Err(miss.clone()),
-        })
+        }
     }
 }
 
-fn late() -> Miss {
-    Miss::not_sent("redis", "waited for its shard for longer than the time-out; nothing was charged; try again")
+/// Calls that were let go.
+#[derive(Default)]
+pub(super) struct Late {
+    pub calls: u64,
+    wakers: Vec<Waker>,
+}
+
+impl Late {
+    /// When no lock is held.
+    pub(super) fn wake(self) {
+        wake(self.wakers);
+    }
+}
+
+fn wake(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        // One that panics is its owner's affair; the others still have to be woken.
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    }
+}
+
+/// What a call learns whose deadline has passed.
+fn late(sent: bool) -> Miss {
+    if sent {
+        let message = "its shard did not answer by the deadline; the permits may be charged, and are given back if the \
+                       answer still comes; do not ask again for this call";
+        return Miss::Failed(Error::new(ErrorKind::Unknown, "deadline", message));
+    }
+    Miss::not_sent("deadline", "its shard did not get to it by the deadline; nothing was charged; try again")
 }
 
 impl Sealed {
@@ -239,8 +336,27 @@ impl Seat {
         self.round.as_ref().and_then(|round| round.lane.take_over(round))
     }
 
-    pub(super) fn is_answered(&self) -> bool {
-        self.round.as_ref().is_none_or(|round| round.is_answered())
+    /// Whether there is nothing more to wait for: it was answered, or its deadline has passed.
+    pub(super) fn is_over(&self) -> bool {
+        let is_late = |round: &Round| {
+            lock(&round.seats).taken.get(self.index as usize).is_some_and(|seat| seat.caller == Caller::Late)
+        };
+        self.round.as_ref().is_none_or(|round| round.is_answered() || is_late(round))
+    }
+
+    /// The call was let go, and admitted without its shard: if that grants it something after all, that was it. Says whether
+    /// the shard has to be charged for it: its answer has come, and what it granted goes back already. Where no answer came nobody
+    /// knows, and nothing may be charged twice.
+    pub(super) fn admit(&mut self) -> bool {
+        let Some(round) = self.round.take() else { return false };
+        let mut seats = lock(&round.seats);
+        match seats.taken.get_mut(self.index as usize) {
+            Some(seat) => {
+                seat.caller = Caller::Admitted;
+                false
+            }
+            None => round.decided().is_some(),
+        }
     }
 
     /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.
@@ -248,7 +364,7 @@ impl Seat {
         let round = self.round.as_ref()?;
         if !round.is_answered() {
             let left = lock(&round.seats).taken.get_mut(self.index as usize).map(|seat| {
-                seat.gone = true;
+                seat.caller = Caller::Gone;
                 seat.waker.take()
             });
             // The last waker of a task may drop the task: not under the lock.
@@ -275,13 +391,17 @@ impl Future for Seat {
         if let Some(answer) = self.outcome() {
             return Poll::Ready(answer);
         }
-        let Some(round) = &self.round else { return Poll::Ready(Err(Miss::ended())) };
+        let Some(round) = &self.round else { return Poll::Ready(Err(Miss::Ended { sent: true })) };
         let mut seats = lock(&round.seats);
         // It is answered under the lock.
         let Some(seat) = seats.taken.get_mut(self.index as usize) else {
             drop(seats);
-            return Poll::Ready(self.outcome().unwrap_or_else(|| Err(Miss::ended())));
+            return Poll::Ready(self.outcome().unwrap_or(Err(Miss::Ended { sent: true })));
         };
+        if seat.caller == Caller::Late {
+            drop(seats);
+            return Poll::Ready(Err(late(round.sent.load(Ordering::Relaxed))));
+        }
         let before = match &seat.waker {
             Some(waker) if waker.will_wake(context.waker()) => None,
             _ => seat.waker.replace(context.waker().clone()),

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::SharedLimit;
-use super::call::{ATTEMPTS, error_of};
+use super::call::ATTEMPTS;
 use super::entry::{Entry, View};
 use super::escrow::ask_home;
 use super::job::{Miss, Work};
@@ -27,6 +27,9 @@ impl SharedLimit {
         actual: u64,
     ) -> Result<(), Error> {
         check_receipt(&self.name, entry.owner, receipt)?;
+        if receipt.is_of_nothing() {
+            return Ok(());
+        }
         let Some(short) = actual.checked_sub(receipt.permits).filter(|short| *short > 0) else {
             return self.refund(entry, receipt, receipt.permits - actual).await;
         };
@@ -37,7 +40,7 @@ impl SharedLimit {
         self.engine.spawn(async move {
             let _ = done.send(limit.charge(&key, slot, short).await);
         })?;
-        charged.await.unwrap_or_else(|_| Err(error_of(Miss::ended())))
+        charged.await.unwrap_or_else(|_| Err(Miss::Ended { sent: true }.into_error()))
     }
 
     /// Gives back `permits` of a receipt, from the end of what was gathered.
@@ -66,7 +69,7 @@ impl SharedLimit {
         for answer in answers {
             match answer.await {
                 Ok(_) | Err(Miss::Stale) => {}
-                Err(Miss::Failed(error)) => return Err(error),
+                Err(miss) => return Err(miss.into_error()),
             }
         }
         Ok(())
@@ -84,7 +87,7 @@ impl SharedLimit {
             let parts = match self.parts(entry, &view, first, left).await {
                 Ok(parts) => parts,
                 Err(Miss::Stale) => continue,
-                Err(Miss::Failed(error)) => return Err(error),
+                Err(miss) => return Err(miss.into_error()),
             };
             let debts = parts.into_iter().filter(|(_, part)| *part > 0);
             let debts: Vec<_> = debts.map(|(lane, part)| (part, self.put(entry, lane, Work::Debt(part)))).collect();
@@ -92,14 +95,14 @@ impl SharedLimit {
                 match debt.await {
                     Ok(_) => left -= part,
                     Err(Miss::Stale) => {}
-                    Err(Miss::Failed(error)) => return Err(error),
+                    Err(miss) => return Err(miss.into_error()),
                 }
             }
             if left == 0 {
                 return Ok(());
             }
         }
-        Err(error_of(Miss::Stale))
+        Err(Miss::Stale.into_error())
     }
 
     /// What each shard is to be charged. A shard that owes is no help to the others, who would go on admitting: so each

@@ -1,12 +1,16 @@
 //! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
 //!
-//! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened.
+//! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened. `breaker`: whether
+//!   it is asked at all.
 //! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
-//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`).
+//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
+//!   sent again.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
 //! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
 
+mod breaker;
+mod budget;
 mod dial;
 mod engine;
 mod fault;
@@ -30,7 +34,7 @@ pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
 #[cfg(fuzzing)]
 pub(crate) use scanner::Scanner;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Patience, Settings};
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
 pub(crate) use transport::Transport;

@@ -7,9 +7,12 @@ use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value, cmd
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::breaker::Breaker;
 use super::dial::{Dial, Opened};
 use super::fault::{Address, Fault};
+use super::settings::Settings;
 use crate::observe;
+use crate::retries::Backoff;
 use crate::said::said;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +20,6 @@ use crate::wire::Script;
 
 /// The longest that opening a connection may take: name, handshake, log-in and scripts.
 const CONNECT: Duration = Duration::from_secs(2);
-/// The first wait after a failed attempt, and the longest. Drawn at random between a half and the whole, so that
-/// clients that lost a server together do not come back together.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 /// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
 const QUEUE: usize = 1_024;
 
@@ -32,6 +32,8 @@ pub(crate) struct Node {
     opened: AtomicU64,
     /// Rung when the connection is lost.
     lost: Arc<Notify>,
+    pub breaker: Breaker,
+    reconnect: Backoff,
 }
 
 /// An open connection. The number tells it from those before and after it.
@@ -48,9 +50,10 @@ struct Attempts {
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, dial: Dial, lost: Arc<Notify>) -> Self {
-        let opening = tokio::sync::Mutex::default();
-        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost }
+    pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
+        let (dial, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
+        let (breaker, reconnect) = (Breaker::new(settings.breaker), settings.reconnect);
+        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -64,6 +67,20 @@ impl Node {
     /// # Cancel safety
     /// The command may run if `sent` says so.
     pub(super) async fn call(
+        self: &Arc<Self>,
+        command: &Cmd,
+        asking: bool,
+        sent: &crate::sync::atomic::AtomicBool,
+    ) -> Result<Value, Fault> {
+        let Some(pass) = self.breaker.pass(std::time::Instant::now()) else {
+            return Err(Fault::NotSent(format!("the breaker of {} is open", self.address)));
+        };
+        let reply = self.send(command, asking, sent).await;
+        pass.ended(&reply);
+        reply
+    }
+
+    async fn send(
         self: &Arc<Self>,
         command: &Cmd,
         asking: bool,
@@ -117,9 +134,8 @@ impl Node {
     }
 
     /// Opens a connection, if there is none, before a call needs it.
-    pub(super) async fn connect_ahead(self: Arc<Self>) {
-        // Told of where it failed.
-        let _ = self.connected().await;
+    pub(super) async fn connect_ahead(self: Arc<Self>) -> Result<(), Fault> {
+        self.connected().await.map(|_| ())
     }
 
     async fn ask_on(&self, link: &Link, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
@@ -169,8 +185,7 @@ impl Node {
                     _ => format!("no connection within {CONNECT:?}"),
                 };
                 attempts.failed += 1;
-                let wait = BACKOFF.0.saturating_mul(1 << attempts.failed.min(16)).min(BACKOFF.1);
-                attempts.again = Some(Instant::now() + wait.mul_f64(rand::random_range(0.5..1.0)));
+                attempts.again = Some(Instant::now() + self.reconnect.wait(attempts.failed));
                 // It may not be a master any more.
                 self.lost.notify_one();
                 observe::unreachable(&self.address, &why);
@@ -205,6 +220,11 @@ impl Node {
         let loaded = opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await;
         loaded.map_err(|error| opened.explain(error))?;
         Ok(Link { number, opened })
+    }
+
+    /// Lets go of the connection: it is closed when what is on its way there has come to its end.
+    pub(super) fn close(&self) {
+        self.link.store(None);
     }
 
     fn forget(&self, number: u64) {

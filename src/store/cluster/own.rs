@@ -19,6 +19,7 @@ use super::router::Request;
 use crate::key::Slot;
 use crate::observe;
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 use crate::topology::{Topology, parse};
 
 /// How often it asks for the topology; only plans of new keys need it.
@@ -81,7 +82,11 @@ impl OwnConnection {
         let mut to = to_master(request.slot);
         let (mut asking, mut by_source, mut redirects) = (false, false, 0);
         loop {
-            let fault = match self.send(request.command(by_source), to.clone(), asking).await {
+            // It may have left as soon as it was handed over.
+            request.sent.store(true, Ordering::Relaxed);
+            let reply = self.send(request.command(by_source), to.clone(), asking).await;
+            request.sent.store(false, Ordering::Relaxed);
+            let fault = match reply {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };

@@ -1,13 +1,13 @@
 //! The router: each request to the master that owns its slot, and the reaction to every reply.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use redis::{Cmd, Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::budget::Budget;
 use super::fault::{Address, Fault};
 use super::node::{Node, clock_of};
 use super::rest::Rest;
@@ -23,11 +23,10 @@ use crate::wire::Script;
 const REDIRECTS: usize = 5;
 /// Nodes beyond those of the topology: seeds, and what redirects name. A hostile server could name another one each time.
 const STRANGERS: usize = 64;
-/// How long a slot on its way gets before the next try.
-const TRY_AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct Router {
     pub(super) settings: Settings,
+    budget: Budget,
     view: ArcSwap<View>,
     /// Held from reading the view until another one is published.
     publishing: Mutex<()>,
@@ -53,15 +52,6 @@ pub(super) struct Look {
     pub(super) failure: Option<String>,
 }
 
-/// What is known of a request that has no answer.
-#[derive(Default)]
-struct Fate {
-    /// It is on its way.
-    sent: AtomicBool,
-    /// Why it waits.
-    fault: Mutex<Option<Fault>>,
-}
-
 /// One script run on one key.
 pub(crate) struct Request<'a> {
     pub slot: Slot,
@@ -69,6 +59,8 @@ pub(crate) struct Request<'a> {
     pub key: &'a [u8],
     /// Adds the script's arguments.
     pub arguments: &'a (dyn Fn(&mut Cmd) + Sync),
+    /// Whether it is on its way, and may run.
+    pub sent: &'a AtomicBool,
 }
 
 impl Request<'_> {
@@ -84,6 +76,7 @@ impl Router {
     pub(crate) fn new(settings: Settings) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         Self {
+            budget: Budget::new(settings.retries),
             settings,
             view: ArcSwap::from_pointee(View { topology: Arc::clone(&topology), nodes: Box::default() }),
             publishing: Mutex::default(),
@@ -118,17 +111,18 @@ impl Router {
     /// # Cancel safety
     /// The script may have run.
     pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
-        let fate = Fate::default();
+        // Why it waits.
+        let waits_for = Mutex::default();
         let timeout = self.settings.timeout;
-        match timeout_at(Instant::now() + timeout, self.follow(request, &fate)).await {
+        match timeout_at(Instant::now() + timeout, self.follow(request, &waits_for)).await {
             Ok(reply) => reply,
-            Err(_) if fate.sent.load(Ordering::Relaxed) => {
+            Err(_) if request.sent.load(Ordering::Relaxed) => {
                 let node = self.node_of(request.slot).map_or_else(|_| "the master".into(), |n| n.address.to_string());
                 self.doubt.notify_one();
                 Err(Fault::Unknown(format!("no answer from {node} within {timeout:?}")))
             }
             Err(_) => {
-                let fault = lock(&fate.fault).take().map(Fault::what);
+                let fault = lock(&waits_for).take().map(Fault::what);
                 let why = self.looked.borrow().failure.clone().or(fault).unwrap_or_else(|| "no connection".into());
                 Err(Fault::NotSent(format!("{why}, for {timeout:?}")))
             }
@@ -136,14 +130,15 @@ impl Router {
     }
 
     /// Until an answer, or a fault for which nothing more can be done here.
-    async fn follow(&self, request: &Request<'_>, fate: &Fate) -> Result<Value, Fault> {
+    async fn follow(&self, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
-        let mut redirects = 0;
+        let (mut redirects, mut failed) = (0, 0);
+        self.budget.earn();
         let mut command = request.command(by_source);
         loop {
             let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
-                Ok(node) => match node.call(&command, asking, &fate.sent).await {
+                Ok(node) => match node.call(&command, asking, request.sent).await {
                     Err(Fault::NoScript) if !by_source => {
                         by_source = true;
                         command = request.command(by_source);
@@ -172,7 +167,11 @@ impl Router {
                     asking = true;
                     to = Some(self.stranger_at(address));
                 }
-                Fault::TryAgain => sleep(TRY_AGAIN.mul_f64(rand::random_range(0.5..1.5))).await,
+                Fault::TryAgain => {
+                    failed += 1;
+                    let Some(wait) = self.budget.take(failed, Instant::now().into_std()) else { return Err(fault) };
+                    sleep(wait).await;
+                }
                 Fault::Unavailable(_) => redirects = REDIRECTS,
                 Fault::NoScript | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => return Err(fault),
             }
@@ -180,7 +179,11 @@ impl Router {
             if redirects > REDIRECTS {
                 // The nodes do not agree yet, or none can serve: not before the watcher has looked again.
                 (to, asking, redirects) = (None, false, 0);
-                *lock(&fate.fault) = Some(fault.clone());
+                failed += 1;
+                if self.budget.take(failed, Instant::now().into_std()).is_none() {
+                    return Err(fault);
+                }
+                *lock(waits_for) = Some(fault.clone());
                 let mut looked = self.looked.subscribe();
                 self.doubt.notify_one();
                 if looked.changed().await.is_err() {
@@ -213,10 +216,35 @@ impl Router {
         if let Some(node) = nodes.get(address) {
             return Arc::clone(node);
         }
-        let node = Node::new(address.clone(), self.settings.info_of(address), Arc::clone(&self.doubt));
-        let node = Arc::new(node);
+        let node = Arc::new(Node::new(address.clone(), &self.settings, Arc::clone(&self.doubt)));
         nodes.insert(address.clone(), Arc::clone(&node));
         node
+    }
+
+    /// Opens a connection to every master that has none.
+    pub(super) async fn connect(&self) -> Result<(), Fault> {
+        if self.topology().masters().is_empty() {
+            let why = self.looked.borrow().failure.clone();
+            return Err(Fault::NotSent(why.unwrap_or_else(|| "no master is known".into())));
+        }
+        for node in self.nodes() {
+            node.connect_ahead().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of all connections.
+    pub(super) fn close(&self) {
+        lock(&self.nodes).values().for_each(|node| node.close());
+        self.nodes().iter().for_each(|node| node.close());
+    }
+
+    /// A call on a shard of this slot has reached its deadline without an answer.
+    pub(super) fn is_overdue(&self, slot: Slot) {
+        if let Ok(node) = self.node_of(slot) {
+            node.breaker.overdue(std::time::Instant::now());
+        }
+        self.doubt.notify_one();
     }
 
     /// The node that a redirect names.
@@ -231,7 +259,7 @@ impl Router {
     }
 
     /// The nodes of the present view.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.view.load().nodes.to_vec()
     }
 

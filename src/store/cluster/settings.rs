@@ -9,7 +9,9 @@ use super::dial::Dial;
 use super::fault::Address;
 #[cfg(feature = "tls")]
 use super::tls::{self, Tls};
+use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
+use crate::retries::{Backoff, Retries};
 
 /// What every connection has in common.
 #[derive(Clone)]
@@ -21,6 +23,19 @@ pub(crate) struct Settings {
     tls: Option<Tls>,
     /// The longest that a request may take, from the moment it is sent.
     pub timeout: Duration,
+    pub breaker: BreakerSettings,
+    pub retries: Retries,
+    /// Between two attempts to connect to the same server.
+    pub reconnect: Backoff,
+}
+
+/// How to deal with servers that do not answer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Patience {
+    pub timeout: Duration,
+    pub breaker: BreakerSettings,
+    pub retries: Retries,
+    pub reconnect: Backoff,
 }
 
 /// What a URL says.
@@ -34,7 +49,7 @@ impl Settings {
     /// Reads URLs such as `redis://user:password@host:6379`, or just `host:6379`.
     pub(crate) fn new(
         urls: &[String],
-        timeout: Duration,
+        Patience { timeout, breaker, retries, reconnect }: Patience,
         #[cfg(feature = "tls")] certificates: &tls::Certificates,
     ) -> Result<Self, Error> {
         let mut seeds = Vec::with_capacity(urls.len());
@@ -66,6 +81,9 @@ impl Settings {
             #[cfg(feature = "tls")]
             tls: if wants_tls { Some(Tls::new(certificates)?) } else { None },
             timeout,
+            breaker,
+            retries,
+            reconnect,
         })
     }
 
@@ -142,7 +160,7 @@ mod tests {
     fn settings(urls: &[&str]) -> Result<Settings, Error> {
         Settings::new(
             &urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            Duration::from_secs(1),
+            Patience { timeout: Duration::from_secs(1), ..Patience::default() },
             #[cfg(feature = "tls")]
             &tls::Certificates::default(),
         )

@@ -1,5 +1,6 @@
 //! What carries requests: our own router, or a connection that the user brought.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use redis::Value;
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use super::own::OwnConnection;
 use super::router::{Request, Router};
 use super::{Fault, watcher};
+use crate::breaker::{BreakerForce, BreakerState};
 use crate::key::Slot;
 use crate::sync::Arc;
 use crate::topology::Topology;
@@ -39,6 +41,39 @@ impl Transport {
             Self::Direct(router) => router.time_at(slot).await,
             #[cfg(feature = "cluster-async")]
             Self::Own(connection) => connection.time_at(slot).await,
+        }
+    }
+
+    /// The breaker of each master.
+    pub(crate) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match self {
+            Self::Direct(router) => {
+                let nodes = router.nodes();
+                nodes.iter().map(|node| (node.address.to_string(), node.breaker.state())).collect()
+            }
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => Vec::new(),
+        }
+    }
+
+    /// Opens or closes one by hand. `false`: there is no such master.
+    pub(crate) fn force_breaker(&self, master: &str, force: BreakerForce) -> bool {
+        match self {
+            Self::Direct(router) => {
+                let node = router.nodes().into_iter().find(|node| node.address.to_string() == master);
+                node.inspect(|node| node.breaker.force(force)).is_some()
+            }
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => false,
+        }
+    }
+
+    /// A call on a shard of this slot has reached its deadline without an answer.
+    pub(crate) fn is_overdue(&self, slot: Slot) {
+        match self {
+            Self::Direct(router) => router.is_overdue(slot),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => {}
         }
     }
 
@@ -94,11 +129,49 @@ impl Transport {
     }
 
     /// The task that keeps the topology up to date, until the transport is gone.
-    pub(super) fn spawn_watcher(&self, runtime: &tokio::runtime::Handle) {
+    pub(super) fn watcher(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match self {
-            Self::Direct(router) => runtime.spawn(watcher::watch(Arc::downgrade(router))),
+            Self::Direct(router) => Box::pin(watcher::watch(Arc::downgrade(router))),
             #[cfg(feature = "cluster-async")]
-            Self::Own(connection) => runtime.spawn(super::own::watch(Arc::downgrade(connection))),
+            Self::Own(connection) => Box::pin(super::own::watch(Arc::downgrade(connection))),
+        }
+    }
+
+    /// Closes the connections that it opened.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Direct(router) => router.close(),
+            // The user's own is his to close.
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => {}
+        }
+    }
+
+    /// Waits until every master of the topology is connected. Says why not, if `within` is over first.
+    ///
+    /// # Cancel safety
+    /// Connections that were begun are opened.
+    pub(crate) async fn ready(&self, within: Duration) -> Result<(), Fault> {
+        let until = tokio::time::Instant::now() + within;
+        let mut why = None;
+        let all = async {
+            self.first_topology(within).await;
+            match self {
+                Self::Direct(router) => {
+                    while let Err(fault) = router.connect().await {
+                        why = Some(fault);
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                }
+                #[cfg(feature = "cluster-async")]
+                Self::Own(_) => {}
+            }
         };
+        let done = tokio::time::timeout_at(until, all).await.is_ok();
+        match why {
+            _ if done && !self.topology().masters().is_empty() => Ok(()),
+            Some(fault) => Err(fault),
+            None => Err(Fault::NotSent(format!("the cluster did not say how it looks within {within:?}"))),
+        }
     }
 }

@@ -87,6 +87,7 @@ async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
 fn connect_ahead(router: &Router) {
     for node in router.nodes() {
         if !node.is_connected() {
+            // Told of where it fails.
             tokio::spawn(node.connect_ahead());
         }
     }

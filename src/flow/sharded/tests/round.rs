@@ -8,14 +8,15 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::lane::Lane;
-use super::super::round::{Decided, Round, Sealed, Seat};
+use super::super::round::{Decided, Late, Round, Sealed, Seat};
 use crate::decision::{DecidedBy, StoreFacts};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::kernel::state::{run, run_one};
 use crate::kernel::{Ask, Batch, Refund, State, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 use crate::wire::{GrantId, Verdicts};
 
 const NOW: u64 = 1_000_000_007;
@@ -41,7 +42,16 @@ fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
 }
 
 fn join(round: &Arc<Round>, work: Work) -> Seat {
-    round.join(work, 10, None).0
+    round.join(work, 10, 1_000, None).0
+}
+
+/// Lets those go who are due; says how many that were.
+fn expire(round: &Round, now: u64) -> u64 {
+    let mut late = Late::default();
+    round.expire(now, &mut late);
+    let calls = late.calls;
+    late.wake();
+    calls
 }
 
 fn poll(seat: &mut Seat) -> Option<Answer> {
@@ -81,11 +91,14 @@ proptest! {
     fn a_call_finds_what_it_would_have_got_by_itself(
         limit in 0..EVERY.len(),
         works in works(),
-        gone in prop::collection::vec(0..3_u8, 24),
+        // 1, 2: before it is sealed, and before it is answered. 3: its deadline passes before that.
+        gone in prop::collection::vec(0..4_u8, 24),
     ) {
         let share = share(EVERY[limit]);
         let round = new_round();
-        let mut seats: Vec<Option<Seat>> = works.iter().map(|work| Some(join(&round, work.clone()))).collect();
+        let due = |gone: u8| if gone == 3 { 50 } else { 1_000 };
+        let mut seats: Vec<Option<Seat>> = works.iter().zip(&gone)
+            .map(|(work, gone)| Some(round.join(work.clone(), 10, due(*gone), None).0)).collect();
         let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
             for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
                 *seat = None;
@@ -94,6 +107,8 @@ proptest! {
         leave(&mut seats, 1);
         let sealed = round.seal(0);
         leave(&mut seats, 2);
+        let late = gone[..works.len()].iter().map(|gone| u64::from(*gone == 3)).sum::<u64>();
+        prop_assert_eq!((expire(&round, 49), expire(&round, 50), expire(&round, 51)), (0, late, 0));
         let decided = decide(share, &mut None, &sealed);
         let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
 
@@ -107,7 +122,7 @@ proptest! {
                 alone.granted += verdict.granted;
                 (alone.line, alone.lack) = (if call == 0 { verdict.line } else { alone.line }, verdict.lack);
             }
-            let outcome = match seat {
+            let outcome = match seat.filter(|_| *gone != 3) {
                 Some(seat) => found(seat),
                 // What was granted to one who left later is nobody's.
                 None if alone.granted > 0 => {
@@ -126,6 +141,32 @@ proptest! {
             }
         }
         prop_assert!(surplus.next().is_none(), "nothing else comes back");
+    }
+
+    /// A call whose deadline has passed learns so, whenever it looks: it never finds what went back.
+    #[test]
+    fn who_is_late_gets_nothing(sent in any::<bool>(), looks_before in any::<bool>(), fails in any::<bool>()) {
+        let round = new_round();
+        let (mut seat, _) = round.join(Work::Ask(2), 10, 50, None);
+        let sealed = round.seal(49);
+        round.sent.store(sent, Ordering::Relaxed);
+        prop_assert_eq!((poll(&mut seat).is_none(), seat.is_over(), expire(&round, 50)), (true, false, 1));
+        prop_assert!(seat.is_over());
+        let kind = |answer: Option<Answer>| match answer {
+            Some(Err(Miss::Failed(error))) => Some(error.kind()),
+            _ => None,
+        };
+        if looks_before {
+            let known = if sent { ErrorKind::Unknown } else { ErrorKind::NotSent };
+            prop_assert_eq!(kind(poll(&mut seat)), Some(known));
+        }
+        let decided = decide(share(EVERY[0]), &mut None, &sealed);
+        let lost = Miss::Failed(Error::new(ErrorKind::Unknown, "redis", "lost"));
+        let surplus = round.answer(sealed, if fails { Err(lost) } else { Ok(decided) });
+        prop_assert_eq!(surplus.iter().map(|(permits, _)| *permits).sum::<u64>(), if fails { 0 } else { 2 });
+        let known = if fails { ErrorKind::Unknown } else { ErrorKind::NotSent };
+        prop_assert_eq!(kind(poll(&mut seat)), Some(known));
+        drop(seat);
     }
 }
 
@@ -156,10 +197,10 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 #[test]
 fn a_call_that_waited_too_long_is_not_sent() {
     let round = new_round();
-    let (mut old, _) = round.join(Work::Ask(1), 9, None);
-    let (refund, _) = round.join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), 9, None);
-    let (new, _) = round.join(Work::Ask(2), 10, None);
-    let sealed = round.seal(10);
+    let (mut old, _) = round.join(Work::Ask(1), 9, 20, None);
+    let (refund, _) = round.join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), 9, u64::MAX, None);
+    let (new, _) = round.join(Work::Ask(2), 10, 21, None);
+    let sealed = round.seal(20);
     assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
     let decided = decide(share(EVERY[0]), &mut None, &sealed);
     round.answer(sealed, Ok(decided));
@@ -198,12 +239,39 @@ fn a_round_without_a_shard_is_answered() {
     assert!(poll(&mut one).is_none());
     let sealed = round.seal(0);
     let decided = decide(share(EVERY[0]), &mut None, &sealed);
-    round.answer(Sealed::default(), Err(Miss::ended()));
+    round.answer(Sealed::default(), Err(Miss::Ended { sent: true }));
     for seat in [&mut one, &mut other] {
-        assert!(matches!(poll(seat), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::Unknown));
+        assert!(matches!(poll(seat), Some(Err(Miss::Ended { sent: true }))));
     }
     round.answer(sealed, Ok(decided));
     assert!(matches!(poll(&mut one), Some(Err(_))));
     let mut refused = Round::refused(&new_round().lane, Miss::not_sent("redis", "full"));
     assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
+}
+
+/// A call that was let go and admitted without its shard is charged once, whenever the answer comes.
+#[test]
+fn who_is_late_and_admitted_is_charged_once() {
+    let late = || {
+        let round = new_round();
+        let (mut seat, _) = round.join(Work::Ask(2), 10, 50, None);
+        let sealed = round.seal(49);
+        round.sent.store(true, Ordering::Relaxed);
+        expire(&round, 50);
+        assert!(matches!(poll(&mut seat), Some(Err(_))));
+        let decided = decide(share(EVERY[0]), &mut None, &sealed);
+        (round, seat, sealed, decided)
+    };
+    let (round, mut seat, sealed, decided) = late();
+    assert!(!seat.admit());
+    drop(seat);
+    assert!(round.answer(sealed, Ok(decided)).is_empty(), "what was granted is the call's");
+
+    let (round, mut seat, sealed, decided) = late();
+    assert_eq!(round.answer(sealed, Ok(decided)).len(), 1, "what was granted has gone back");
+    assert!(seat.admit(), "so it is to be charged");
+
+    let (round, mut seat, sealed, _) = late();
+    round.answer(sealed, Err(Miss::Ended { sent: true }));
+    assert!(!seat.admit(), "nobody knows");
 }

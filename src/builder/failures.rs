@@ -1,0 +1,111 @@
+//! The settings for servers that do not answer.
+
+use std::time::Duration;
+
+use super::Builder;
+use crate::breaker::BreakerSettings;
+use crate::policy::FailurePolicy;
+use crate::retries::{Backoff, Retries};
+
+/// Needs the feature `redis`.
+impl Builder {
+    /// The longest that a call to `acquire` may take: up to an hour. Default: 50 ms. Then it is decided by the
+    /// [failure policy](Self::on_failure). What the store grants after that goes back to it.
+    ///
+    /// [`NamedLimit::deadline`](crate::NamedLimit::deadline) gives single calls another one. The limiter keeps them by its own
+    /// tasks: callers need no timer, whatever they run on.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).deadline(Duration::from_millis(10)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.redis.deadline = deadline;
+        self
+    }
+
+    /// What decides the calls of a shard that can't be asked. Default: [`FailurePolicy::Local`] at half of what was granted
+    /// here lately. [`Limiter::set_failure_policy`](crate::Limiter::set_failure_policy) and
+    /// [`NamedLimit::set_failure_policy`](crate::NamedLimit::set_failure_policy) change it while it is in use.
+    ///
+    /// ```
+    /// # use shardlimit::{FailurePolicy, Limiter};
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).on_failure(FailurePolicy::Open).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn on_failure(mut self, policy: FailurePolicy) -> Self {
+        self.redis.policy = policy;
+        self
+    }
+
+    /// How many processes share these limits. Only [`FailurePolicy::Local`] asks, where a process was granted nothing lately:
+    /// then its part of a shard is this part of it. Default: nobody knows, and such a process denies.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).gateways(12).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn gateways(mut self, processes: u32) -> Self {
+        self.redis.gateways = processes;
+        self
+    }
+
+    /// When a master is not asked any more, and when it is again. A `ClusterConnection` of your own has no breakers.
+    ///
+    /// ```
+    /// # use shardlimit::{BreakerSettings, Limiter}; use std::time::Duration;
+    /// let mut breaker = BreakerSettings::default();
+    /// breaker.slow = Duration::from_millis(20);
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).breaker(breaker).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn breaker(mut self, settings: BreakerSettings) -> Self {
+        self.redis.breaker = settings;
+        self
+    }
+
+    /// How often a request is sent again that a server proved not to have run, and could not take. Over a `ClusterConnection` of
+    /// your own that is its affair.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, Retries};
+    /// let mut retries = Retries::default();
+    /// retries.free = 0;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).retries(retries).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn retries(mut self, retries: Retries) -> Self {
+        self.redis.retries = retries;
+        self
+    }
+
+    /// The time between two attempts to connect to the same server.
+    ///
+    /// ```
+    /// # use shardlimit::{Backoff, Limiter};
+    /// let mut backoff = Backoff::default();
+    /// backoff.multiplier = 1.5;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).reconnect(backoff).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn reconnect(mut self, backoff: Backoff) -> Self {
+        self.redis.reconnect = backoff;
+        self
+    }
+
+    /// The longest that one request to the store may take before it counts as lost: up to an hour. Default: 500 ms. A call does
+    /// not wait that long: it has its [deadline](Self::deadline). Refunds, looks and changes of limits may. Over a
+    /// `ClusterConnection` each redirect counts anew.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).timeout(Duration::from_millis(50)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.redis.timeout = timeout;
+        self
+    }
+}

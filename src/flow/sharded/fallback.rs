@@ -1,0 +1,287 @@
+//! How a shard's calls are decided while it can't be asked.
+//!
+//! What this process was granted by the shard lately is what it goes by meanwhile: the processes that shared it then share what is
+//! left of it now, without knowing of each other.
+
+use super::SharedLimit;
+use super::entry::Entry;
+use super::job::{Miss, Work};
+use super::lane::Lane;
+use crate::clock::Micros;
+use crate::decision::{DecidedBy, Decision, Receipt};
+use crate::error::{Error, ErrorKind};
+use crate::kernel::bucket::Bucket;
+use crate::kernel::{Ask, State, state};
+use crate::limit::{Limit, Share};
+use crate::policy::FailurePolicy;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+
+/// What was granted is measured over the last one to two of these, in µs.
+const SPAN: Micros = 1_000_000;
+/// What a local bucket holds is what it brings in this time, in seconds: it spaces calls, and keeps nothing for later.
+const HOLDS: f64 = 0.1;
+/// A call that has no better word for it is worth another try after this, in µs.
+const AGAIN: Micros = 10_000;
+
+/// What this process had of a shard lately, and goes by without it.
+#[derive(Debug, Default)]
+pub(crate) struct Fallback {
+    /// Admitted without the shard and not charged to it yet.
+    owed: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    meter: Meter,
+    /// While the shard is out of reach.
+    local: Option<Local>,
+}
+
+/// Permits that the shard granted, by the clock of this process.
+#[derive(Debug, Default)]
+struct Meter {
+    since: Micros,
+    present: u64,
+    before: u64,
+}
+
+/// What this process may admit by itself.
+#[derive(Debug)]
+struct Local {
+    /// None: nothing.
+    share: Option<Share>,
+    burst: u64,
+    state: Option<State>,
+}
+
+impl Meter {
+    fn add(&mut self, permits: u64, now: Micros) {
+        self.turn(now);
+        self.present += permits;
+    }
+
+    fn turn(&mut self, now: Micros) {
+        match now.saturating_sub(self.since) / SPAN {
+            0 => {}
+            1 => (self.since, self.before, self.present) = (self.since + SPAN, self.present, 0),
+            _ => (self.since, self.before, self.present) = (now, 0, 0),
+        }
+    }
+
+    /// Permits a second.
+    fn rate(&mut self, now: Micros) -> f64 {
+        self.turn(now);
+        let span = SPAN + now.saturating_sub(self.since);
+        (self.before + self.present) as f64 * 1e6 / span as f64
+    }
+}
+
+impl Local {
+    /// Empty, and filling at so many permits a second.
+    fn new(rate: f64, now: Micros) -> Self {
+        // Per 1,000 s, so that a rate below one is one too; large ones in whole permits a second, which are exact for longer.
+        let (permits, seconds) = if rate < 1_000.0 { (rate * 1_000.0, 1_000) } else { (rate, 1) };
+        let burst = (rate * HOLDS).max(1.0) as u64;
+        let limit = Limit::token_bucket(permits as u64, std::time::Duration::from_secs(seconds), burst);
+        let share = limit.ok().map(|limit| Share::whole(&limit));
+        Self { share, burst, state: Some(State::Bucket(Bucket { level: 0, seen: now })) }
+    }
+
+    /// `Err`: not before so many microseconds from now.
+    fn take(&mut self, permits: u64, now: Micros) -> Result<(), Micros> {
+        let Some(share) = &self.share else { return Err(AGAIN) };
+        let (_, verdict) = state::run_one(&mut self.state, share, now, Ask { permits, count: 1 });
+        if verdict.granted > 0 {
+            return Ok(());
+        }
+        // More than it ever holds: the shard itself may have it when it is back.
+        if permits > self.burst { Err(AGAIN) } else { Err((verdict.lack as u64).div_ceil(share.rate() as u64).max(1)) }
+    }
+}
+
+impl Fallback {
+    /// The shard granted so many permits to this process.
+    pub(super) fn granted(&self, permits: u64, now: Micros) {
+        lock(&self.inner).meter.add(permits, now);
+    }
+
+    /// The shard answers again.
+    pub(super) fn end(&self) {
+        lock(&self.inner).local = None;
+    }
+
+    /// So many permits were admitted without it.
+    pub(super) fn owe(&self, permits: u64) {
+        self.owed.fetch_add(permits, Ordering::Relaxed);
+    }
+
+    /// What is to be charged to the shard first, once.
+    pub(super) fn take_owed(&self) -> u64 {
+        if self.owed.load(Ordering::Relaxed) == 0 { 0 } else { self.owed.swap(0, Ordering::Relaxed) }
+    }
+
+    /// Takes permits at `ratio` of what was granted lately, of `most` permits a second at the most, and of `without` a second if
+    /// nothing was granted. `Err`: not before so many microseconds from now.
+    fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
+        let Inner { meter, local } = &mut *lock(&self.inner);
+        let local = local.get_or_insert_with(|| {
+            let lately = meter.rate(now);
+            Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
+        });
+        local.take(permits, now)
+    }
+}
+
+impl SharedLimit {
+    pub(super) fn policy(&self) -> FailurePolicy {
+        self.policy.get().or_else(|| self.policy_of_all.get()).unwrap_or_default()
+    }
+
+    pub(crate) fn set_policy(&self, policy: Option<FailurePolicy>) {
+        self.policy.set(policy);
+    }
+
+    /// Decides a call whose shard can't. `owes`: the shard surely has not charged it, and is to when it is back. `error`: what
+    /// the caller learns if that is the policy.
+    pub(super) fn by_policy(
+        &self,
+        entry: &Entry,
+        lane: &Lane,
+        permits: u64,
+        now: Micros,
+        owes: bool,
+        error: impl FnOnce() -> Error,
+    ) -> Result<Decision, Error> {
+        let fallback = &lane.counts.fallback;
+        let taken = match self.policy() {
+            FailurePolicy::Error => return Err(error()),
+            FailurePolicy::Open => Ok(()),
+            FailurePolicy::Closed => Err(lane.tried_in(now)),
+            FailurePolicy::Local { ratio } => {
+                let most = lane.permits as f64 / entry.load().ledger.limit().period().as_secs_f64();
+                let without = if self.gateways == 0 { 0.0 } else { most / f64::from(self.gateways) };
+                fallback.take(permits, ratio, (most, without), now)
+            }
+        };
+        let facts = entry.outlook(now, DecidedBy::Fallback);
+        Ok(match taken {
+            Ok(()) => {
+                self.failures.allowed.fetch_add(1, Ordering::Relaxed);
+                if owes {
+                    fallback.owe(permits);
+                }
+                Decision::allowed_by_store(facts, 0, Receipt::local(entry.owner, permits, now, 0))
+            }
+            Err(wait) => {
+                self.failures.denied.fetch_add(1, Ordering::Relaxed);
+                self.tell_denied(&entry.key, permits, now);
+                Decision::denied_by_store(facts, wait)
+            }
+        })
+    }
+
+    /// Has a shard that is sick tried, once in a while. Nobody waits for it.
+    pub(super) fn try_again(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, now: Micros) {
+        if lane.counts.health.is_to_be_tried(now, self.timeout.as_micros() as Micros) {
+            drop(self.put(entry, lane, Work::Make));
+        }
+    }
+
+    /// Charges to a shard what was admitted without it. Nothing is charged twice: what may have been is not sent again.
+    pub(super) fn pay(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>) {
+        let owed = lane.counts.fallback.take_owed();
+        if owed == 0 {
+            return;
+        }
+        let paid = self.put(entry, lane, Work::Debt(owed));
+        let lane = Arc::clone(lane);
+        // If it can't be spawned the limiter is at its end.
+        let _ = self.engine.spawn(async move {
+            match paid.await {
+                Err(Miss::Failed(error)) if error.kind() == ErrorKind::NotSent => lane.counts.fallback.owe(owed),
+                _ => {}
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Micros = 1_000_000;
+
+    /// Grants `a_second` permits a second, in steps of a millisecond, for `seconds`.
+    fn granted(a_second: u64, seconds: u64) -> (Fallback, Micros) {
+        let fallback = Fallback::default();
+        let begun = 77 * SECOND;
+        for milli in 0..seconds * 1_000 {
+            fallback.granted(a_second * (milli + 1) / 1_000 - a_second * milli / 1_000, begun + milli * 1_000);
+        }
+        (fallback, begun + seconds * SECOND)
+    }
+
+    fn admitted(fallback: &Fallback, from: Micros, seconds: u64, ratio: f64, most: f64) -> u64 {
+        let moments = (0..seconds * 10_000).map(|tenth| from + tenth * 100);
+        moments.filter(|now| fallback.take(1, ratio, (most, 0.0), *now).is_ok()).count() as u64
+    }
+
+    #[test]
+    fn it_goes_on_at_the_ratio_of_what_was_granted() {
+        for (rate, ratio) in [(1_000, 0.5), (1_000, 1.0), (300, 0.1), (4, 0.5)] {
+            let (fallback, now) = granted(rate, 5);
+            let due = (rate as f64 * ratio * 10.0) as u64;
+            let admitted = admitted(&fallback, now, 10, ratio, 1e9);
+            assert!((due * 9 / 10..=due).contains(&admitted), "{admitted} of {due} at {rate}/s and {ratio}");
+        }
+    }
+
+    /// A burst that was just spent is no rate to go on at.
+    #[test]
+    fn it_stays_below_the_ratio_of_the_share() {
+        let (fallback, now) = granted(10_000, 2);
+        let admitted = admitted(&fallback, now, 10, 0.5, 20.0);
+        assert!((90..=100).contains(&admitted), "{admitted}");
+    }
+
+    #[test]
+    fn it_begins_with_nothing_and_denies_without_a_history() {
+        let (fallback, now) = granted(1_000, 3);
+        let wait = fallback.take(1, 0.5, (1e9, 0.0), now).unwrap_err();
+        assert!((1_900..=2_100).contains(&wait), "{wait}: a permit of 500 a second");
+        assert_eq!(fallback.take(1, 0.5, (1e9, 0.0), now + wait), Ok(()));
+
+        let strange = Fallback::default();
+        assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now), Err(AGAIN));
+        assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now + 100 * SECOND), Err(AGAIN));
+        let told = Fallback::default();
+        assert!(told.take(1, 0.5, (1e9, 10.0), now).is_err());
+        assert_eq!(told.take(1, 0.5, (1e9, 10.0), now + SECOND), Ok(()), "five a second");
+    }
+
+    /// What is remembered fades: a process that was idle has no claim.
+    #[test]
+    fn what_was_granted_long_ago_does_not_count() {
+        let (fallback, now) = granted(1_000, 3);
+        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 2 * SECOND), Err(AGAIN));
+    }
+
+    #[test]
+    fn it_owes_what_it_admitted_once() {
+        let fallback = Fallback::default();
+        fallback.owe(3);
+        fallback.owe(4);
+        assert_eq!((fallback.take_owed(), fallback.take_owed()), (7, 0));
+    }
+
+    #[test]
+    fn a_shard_that_is_back_ends_it() {
+        let (fallback, now) = granted(100, 3);
+        assert!(fallback.take(1, 1.0, (1e9, 0.0), now).is_err());
+        fallback.end();
+        // The next fault goes by what was granted before that.
+        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 5 * SECOND), Err(AGAIN));
+    }
+}

@@ -1,0 +1,83 @@
+//! Keeps the deadlines of the calls on a lane: by whoever sends for it, so that no caller needs a timer.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use super::SharedLimit;
+use super::lane::Lane;
+use super::round::{Late, Round};
+use crate::clock::Micros;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+
+/// Looks at the deadlines of a lane while something is on its way there.
+pub(super) struct Watch<'a> {
+    limit: &'a SharedLimit,
+    lane: &'a Arc<Lane>,
+    /// Set for the first deadline that was known when it was set. Most rounds are answered long before, and the next ones find
+    /// it as it is: so it is set once in a deadline, and not for every round.
+    timer: Option<Pin<Box<Sleep>>>,
+    set_for: Micros,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(limit: &'a SharedLimit, lane: &'a Arc<Lane>) -> Self {
+        Self { limit, lane, timer: None, set_for: Micros::MAX }
+    }
+
+    /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
+    /// and behind it.
+    pub(super) async fn over(&mut self, round: &Arc<Round>, mut sending: Pin<&mut impl Future<Output = ()>>) {
+        loop {
+            self.set(round.first_due().min(self.lane.first_due()));
+            let timer = self.timer.as_mut().expect("it was just set");
+            tokio::select! {
+                biased;
+                () = &mut sending => return,
+                () = timer.as_mut() => {}
+                () = self.lane.hurry.notified() => {}
+            }
+            self.look(round);
+        }
+    }
+
+    /// Has the timer ring at the latest then.
+    fn set(&mut self, due: Micros) {
+        let now = self.limit.clock.now();
+        // A moment that nobody waits for any more does no harm: it is looked at again when it rings.
+        let is_set = self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed());
+        if is_set && self.set_for <= due {
+            return;
+        }
+        // A timer has its end, also where nobody has a deadline.
+        let wait = Duration::from_micros(due.saturating_sub(now).min(3_600_000_000));
+        self.set_for = due;
+        self.lane.looks_at.store(due, Ordering::Relaxed);
+        let at = Instant::now() + wait;
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().reset(at),
+            None => self.timer = Some(Box::pin(tokio::time::sleep_until(at))),
+        }
+    }
+
+    fn look(&self, round: &Round) {
+        let now = self.limit.clock.now();
+        let mut late = Late::default();
+        round.expire(now, &mut late);
+        if late.calls > 0 {
+            self.lane.failed(now, "no answer by the deadline");
+            self.limit.engine.transport.is_overdue(self.lane.slot);
+        }
+        self.lane.expire(now, &mut late);
+        self.limit.failures.late.fetch_add(late.calls, Ordering::Relaxed);
+        late.wake();
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.lane.looks_at.store(Micros::MAX, Ordering::Relaxed);
+    }
+}
