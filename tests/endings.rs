@@ -8,10 +8,12 @@ use std::fs;
 use std::time::Duration;
 
 use shardlimit::{ErrorKind, Leases, Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, left};
+use shared::{Cluster, Layout, client_of, define, eventually, left};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+/// More than all tests take of it.
+const LIMIT: &str = "token-bucket 3000/day burst 3000";
 const HANGS: Duration = Duration::from_secs(30);
 
 /// What this process has: threads, sockets, and tasks of this runtime.
@@ -35,7 +37,7 @@ fn things() -> Things {
 async fn use_it(cluster: &Cluster) -> (Limiter, NamedLimit, NamedLimit) {
     let limiter = client_of(cluster, 0).build().unwrap();
     limiter.ready(HANGS).await.unwrap();
-    let limit = limiter.define("api", "token-bucket 300/day burst 300".parse().unwrap()).unwrap();
+    let limit = limiter.define("api", LIMIT.parse().unwrap()).unwrap();
     let leased = limiter.define_leased("leased", "30000/s burst 3000".parse().unwrap(), Leases::default()).unwrap();
     limit.plan("hot").await.unwrap();
     let mut callers = JoinSet::new();
@@ -100,7 +102,7 @@ fn the_limiters_own_thread_ends_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limiter_that_is_shut_down_returns_what_it_holds() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    let watcher = define(client_of(&cluster, 1), "token-bucket 300/day burst 300");
+    let watcher = define(client_of(&cluster, 1), LIMIT);
     let before = things();
     let (limiter, limit, leased) = use_it(&cluster).await;
     limiter.shutdown(HANGS).await.unwrap();
@@ -115,7 +117,7 @@ async fn a_limiter_that_is_shut_down_returns_what_it_holds() {
     assert_eq!(limit.peek("hot").await.unwrap_err().kind(), ErrorKind::NotSent);
     assert_eq!(limiter.ready(HANGS).await.unwrap_err().field(), "limiter");
     limiter.shutdown(HANGS).await.unwrap();
-    assert_eq!(left(&watcher, "hot").await, BURST - 50);
+    assert_eq!(left(&watcher, "hot").await, 3_000 - 50);
     // One that was never used has nothing to end.
     Limiter::builder().redis(["127.0.0.1:1"]).build().unwrap().shutdown(HANGS).await.unwrap();
     Limiter::local().shutdown(HANGS).await.unwrap();

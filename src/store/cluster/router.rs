@@ -137,6 +137,7 @@ impl Router {
         self.budget.earn();
         let mut command = request.command(by_source);
         loop {
+            let mut was_asked = true;
             let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
                 Ok(node) => match node.call(&command, asking, request.sent).await {
                     Err(Fault::NoScript) if !by_source => {
@@ -151,7 +152,10 @@ impl Router {
                     }
                     reply => reply,
                 },
-                Err(fault) => Err(fault),
+                Err(fault) => {
+                    was_asked = false;
+                    Err(fault)
+                }
             };
             let fault = match reply {
                 Ok(answer) => return Ok(answer),
@@ -179,8 +183,9 @@ impl Router {
             if redirects > REDIRECTS {
                 // The nodes do not agree yet, or none can serve: not before the watcher has looked again.
                 (to, asking, redirects) = (None, false, 0);
-                failed += 1;
-                if self.budget.take(failed, Instant::now().into_std()).is_none() {
+                // To wait for a topology is no retry.
+                failed += u32::from(was_asked);
+                if was_asked && self.budget.take(failed, Instant::now().into_std()).is_none() {
                     return Err(fault);
                 }
                 *lock(waits_for) = Some(fault.clone());
