@@ -34,16 +34,17 @@ async fn all_that_shows(builder: Builder) -> String {
     let limit = limiter.define("api", "100/s".parse().unwrap()).unwrap();
     let handle = limit.handle("alice").unwrap();
     for _ in 0..2 {
-        let told = limit.acquire("alice").await;
-        seen.push(format!("{told:?} {}", told.as_ref().err().map(ToString::to_string).unwrap_or_default()));
+        seen.push(format!("{:?}", limit.acquire("alice").await));
+        seen.push(limit.acquire("alice").await.map_or_else(|error| error.to_string(), |_| String::new()));
     }
-    let topology = limiter.watch_topology().map(|watch| watch.map(|watch| watch.current()));
     seen.push(format!("{:?} {:?}", limit.plan("alice").await, limit.peek("alice").await));
-    format!("{} {topology:?} {:?} {limiter:?} {limit:?} {handle:?}", seen.join(" "), handle.counts())
+    let topology = limiter.watch_topology().map(|watch| watch.map(|watch| watch.current()));
+    seen.push(format!("{topology:?} {:?} {:?}", handle.counts(), limiter.breakers()));
+    format!("{} {limiter:?} {limit:?} {handle:?}", seen.join(" "))
 }
 
 fn with(url: impl Into<String>) -> Builder {
-    Limiter::builder().redis([url]).on_failure(FailurePolicy::Error)
+    Limiter::builder().redis([url]).deadline(Duration::from_secs(60)).on_failure(FailurePolicy::Error)
 }
 
 /// A server with a user of that password, and these settings.
