@@ -57,6 +57,9 @@ pub mod agreement {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/reliability.md")]
+pub mod reliability {}
+
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 
