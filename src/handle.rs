@@ -213,7 +213,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().acquire_within(permits, timeout, || hold.ask(permits)).await,
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.acquire_within(entry, permits, timeout).await,
+            Held::Shared(limit, entry) => limit.acquire_within(entry, permits, timeout, self.limit.within()).await,
         }
     }
 

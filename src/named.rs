@@ -252,7 +252,7 @@ impl NamedLimit {
     /// wait includes the call's own turn: when it is allowed, it may go on.
     ///
     /// That order is the embedded store's. On a shared one a call asks again when its last answer said that it is worth
-    /// it, and whoever asks first then is served.
+    /// it, and whoever asks first then is served. Asking may take up to the deadline of a call on top of `timeout`.
     ///
     /// # Errors
     /// As [`acquire_n`](NamedLimit::acquire_n).
@@ -287,7 +287,9 @@ impl NamedLimit {
                 call(definition, key)?.acquire_within(permits, timeout, || ask(definition, key, permits)).await
             }
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.acquire_within(&limit.entry(check_key(key)?), permits, timeout).await,
+            On::Shared(limit) => {
+                limit.acquire_within(&limit.entry(check_key(key)?), permits, timeout, self.within).await
+            }
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) struct StoreOptions {
     #[arg(long, value_name = "POLICY", default_value = "error", allow_hyphen_values = true)]
     pub on_failure: FailurePolicy,
     /// The longest that a call may take
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = values::deadline, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::deadline, allow_hyphen_values = true)]
     pub deadline: Duration,
 }
 
@@ -116,8 +116,8 @@ pub(crate) struct Store {
     deadline: Duration,
 }
 
-/// As long as a request may take.
-const DEADLINE: Duration = Duration::from_millis(500);
+/// Longer than a request may take: what is wrong with that says more than that a call is late.
+const DEADLINE: Duration = Duration::from_secs(1);
 
 impl Store {
     pub(crate) fn new(options: &StoreOptions) -> Self {

@@ -211,7 +211,7 @@ fn arguments_that_no_command_has() {
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",
         "burst",
-        "known are --limit, --name, --redis, --shards, --hot, --revision, --selector, --permits",
+        "known are --limit, --name, --redis, --shards, --hot, --revision, --selector, --on-failure, --deadline, --permits",
     );
     refused(&["acquire", "k", "--limit", "5/s", "-x"], "usage", "x", "known are --limit");
     refused(&["demo", "--duration", "3s"], "usage", "duration", "known are --json");

@@ -355,7 +355,8 @@ impl SharedLimit {
         Err(Miss::Stale.into_error())
     }
 
-    /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it.
+    /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it. Each time it asks it may
+    /// take as long as any call: `within`.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -364,12 +365,12 @@ impl SharedLimit {
         entry: &Arc<Entry>,
         permits: u64,
         timeout: Duration,
+        within: Option<Micros>,
     ) -> Result<Decision, Error> {
         let timeout = Micros::try_from(timeout.as_micros()).unwrap_or(Micros::MAX);
         let deadline = self.clock.now().saturating_add(timeout);
         loop {
-            let left = deadline.saturating_sub(self.clock.now()).clamp(1, self.deadline);
-            let decision = match self.acquire(entry, permits, Some(left)).await {
+            let decision = match self.acquire(entry, permits, within).await {
                 // Nothing was charged: there may be a way, or a permit, before the deadline.
                 Err(error) if error.kind() == ErrorKind::NotSent && self.clock.now() + AGAIN < deadline => {
                     self.until(self.clock.now() + AGAIN).await;
