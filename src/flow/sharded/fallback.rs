@@ -89,7 +89,13 @@ impl Local {
         let burst = (rate * HOLDS).max(1.0) as u64;
         let limit = Limit::token_bucket(permits as u64, std::time::Duration::from_secs(seconds), burst);
         let share = limit.ok().map(|limit| Share::whole(&limit));
-        Self { share, burst, state: Some(State::Bucket(Bucket { level: 0, seen: now })) }
+        let mut local = Self { share, burst, state: None };
+        local.drain(now);
+        local
+    }
+
+    fn drain(&mut self, now: Micros) {
+        self.state = Some(State::Bucket(Bucket { level: 0, seen: now }));
     }
 
     /// `Err`: not before so many microseconds from now.
@@ -129,8 +135,11 @@ impl Fallback {
     /// nothing was granted. `Err`: not before so many microseconds from now.
     fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
         let Inner { meter, local, ended } = &mut *lock(&self.inner);
-        if ended.take().is_some_and(|ended| now.saturating_sub(ended) >= 2 * SPAN) {
-            *local = None;
+        match ended.take() {
+            Some(ended) if now.saturating_sub(ended) >= 2 * SPAN => *local = None,
+            // It begins anew, with nothing.
+            Some(_) => local.iter_mut().for_each(|local| local.drain(now)),
+            None => {}
         }
         let local = local.get_or_insert_with(|| {
             let lately = meter.rate(now);
@@ -288,8 +297,10 @@ mod tests {
         let (fallback, now) = granted(100, 3);
         assert!(fallback.take(1, 1.0, (1e9, 0.0), now).is_err());
         for second in 1..10 {
-            fallback.end(now + second * SECOND);
-            assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + (second + 1) * SECOND), Ok(()), "{second}");
+            let again = now + second * SECOND;
+            fallback.end(again);
+            assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), again + 9), Err(10_000), "{second}: it begins with nothing");
+            assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), again + 9 + 10_000), Ok(()), "{second}");
         }
         fallback.end(now + 10 * SECOND);
         // The next fault goes by what was granted before that: nothing.
