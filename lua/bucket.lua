@@ -50,7 +50,7 @@ local at = now
 if seen > now and seen - now <= refill then
   at = seen
 end
--- Set back for good: also where nothing is granted, or the next run finds the same state ahead of it, and nothing refills.
+-- Set back for good: also where nothing is granted, or the next run finds the same state, and nothing refills.
 changed = changed or at < seen
 local elapsed = math.min(math.max(at - seen, 0), 2 * refill)
 level = math.min(capacity, level + rate * elapsed)

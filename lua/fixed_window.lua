@@ -47,7 +47,7 @@ local current = at - math.fmod(at, window)
 if start < current or ARGV[4] == RESET then
   used = 0
 end
--- Set back for good: also where nothing is granted, or what was used counts in each window until the clock has caught up.
+-- Set back for good: also where nothing is granted, or what was used counts until the clock has caught up.
 changed = changed or current < start
 start = current
 
