@@ -6,7 +6,7 @@ use crate::kernel::Ask;
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::Limit;
 use crate::plan::{Definition, Shards};
-use crate::store::cluster::{Address, Fault, Scanner, Settings};
+use crate::store::cluster::{Address, Fault, Patience, Scanner, Settings};
 use crate::sync::atomic::AtomicBool;
 use crate::topology::parse;
 use crate::wire::{CloseReply, Grant, GrantId, HomeReply, InstallReply, Ledger, Reply, Status};
@@ -157,7 +157,7 @@ pub fn urls(data: &[u8]) {
         format!("{before}:{PASSWORD}@{after}"),
         format!("{before}{PASSWORD}{after}@h:1"),
     ] {
-        let shown = match Settings::new(std::slice::from_ref(&url), timeout) {
+        let shown = match Settings::new(std::slice::from_ref(&url), Patience { timeout, ..Patience::default() }) {
             Ok(settings) => format!("{settings:?} {}", settings.seeds()[0]),
             Err(error) => format!("{error} {error:?}"),
         };
