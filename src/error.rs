@@ -45,6 +45,8 @@ pub enum ErrorKind {
     InvalidKey,
     /// Zero permits were asked for.
     InvalidPermits,
+    /// An amount to count is out of range, or a value to count is empty or too long.
+    InvalidAmount,
     /// A setting of the builder is out of range.
     InvalidSetting,
     /// More permits than the limit ever holds at once: waiting will not help.
@@ -64,6 +66,11 @@ pub enum ErrorKind {
 impl Error {
     pub(crate) fn new(kind: ErrorKind, field: &'static str, message: impl Into<Box<str>>) -> Self {
         Self { kind, field, message: message.into() }
+    }
+
+    /// The same, with more that is known.
+    pub(crate) fn noting(self, note: fmt::Arguments<'_>) -> Self {
+        Self { message: format!("{} ({note})", self.message).into(), ..self }
     }
 
     /// What kind of error this is.

@@ -2,14 +2,19 @@
 
 use redis::Value;
 
+use crate::counter::Sketch;
 use crate::kernel::Ask;
 use crate::key::{Slot, home_slot, sub_key};
-use crate::limit::Limit;
+use crate::limit::{Algorithm, Limit};
 use crate::plan::{Definition, Shards};
 use crate::store::cluster::{Address, Fault, Patience, Scanner, Settings};
+use crate::store::ring::{Member, Record};
 use crate::sync::atomic::AtomicBool;
 use crate::topology::parse;
-use crate::wire::{CloseReply, Grant, GrantId, HomeReply, InstallReply, Ledger, Reply, Status};
+use crate::wire::{
+    ApproximateReply, CloseReply, CountReply, DistinctReply, Grant, GrantId, HomeReply, InstallReply, Ledger,
+    MoveInReply, MoveOutReply, Reply, Status, TallyReply, WindowsReply, ring_record,
+};
 
 /// What is written is read back as the same limit.
 pub fn limit_text(data: &[u8]) {
@@ -40,6 +45,13 @@ pub fn replies(data: &[u8]) {
     }
 }
 
+/// A sketch as a server may send it: what is read can be counted.
+fn sketch(data: &[u8]) {
+    if let Ok(sketch) = Sketch::parse(data) {
+        let _ = sketch.estimate();
+    }
+}
+
 /// Replies of scripts. What is read grants nobody more than was asked for.
 pub fn scripts(data: &[u8]) {
     let value = Spelled(data).list();
@@ -52,7 +64,33 @@ pub fn scripts(data: &[u8]) {
     }
     let _ = InstallReply::parse(value.clone());
     let _ = HomeReply::parse(value.clone());
-    let _ = CloseReply::parse(value);
+    let _ = CloseReply::parse(value.clone());
+    let _ = CountReply::parse(value.clone());
+    let _ = WindowsReply::parse(value.clone(), 2);
+    let _ = DistinctReply::parse(value.clone());
+    if let Ok(ApproximateReply { sketch: Some(bytes), .. }) = ApproximateReply::parse(value) {
+        sketch(&bytes);
+    }
+    sketch(data);
+}
+
+/// The record of a ring as it comes, and a node as a user writes it: what is read is written as it was.
+pub fn ring(data: &[u8]) {
+    if let Ok(record) = Record::decode(data) {
+        assert_eq!(record.encode().as_bytes(), data);
+    }
+    let text = String::from_utf8_lossy(data);
+    if let Ok((member, login)) = Member::read(&text) {
+        assert!(
+            member.weight > 0 && text.contains(&login[login.find("://").map_or(0, |at| at + 3)..])
+                || text.starts_with("sentinel")
+        );
+    }
+    let value = Spelled(data).list();
+    let _ = MoveOutReply::parse(value.clone());
+    let _ = MoveInReply::parse(value.clone());
+    let _ = TallyReply::parse(value.clone());
+    let _ = ring_record(value);
 }
 
 /// A ledger as it comes, and a good one with some bytes changed: what is read adds up, and is written as it was.
@@ -62,26 +100,32 @@ pub fn ledger(data: &[u8]) {
         assert_eq!(Ledger::decode(&ledger.encode()).as_ref(), Ok(&ledger));
         let (permits, burst) = ledger.home_parts();
         let lent = |of: fn(&Grant) -> u64| {
-            let live = ledger.grants.iter().filter(|grant| !matches!(grant.status, Status::Recalled));
+            let live = ledger.grants.iter().filter(|grant| !grant.status.is_recalled());
             live.map(|grant| u128::from(of(grant))).sum::<u128>()
         };
         assert!(u128::from(permits) + lent(|grant| grant.permits) <= u128::from(ledger.limit().permits()));
         assert!(u128::from(burst) + lent(|grant| grant.burst) <= u128::from(ledger.limit().burst()));
         let _ = ledger.home_share();
-        for grant in ledger.grants.iter().filter(|grant| !matches!(grant.status, Status::Recalled)) {
+        for grant in ledger.grants.iter().filter(|grant| !grant.status.is_recalled()) {
             let _ = ledger.share_of(grant);
         }
     };
     check(data);
     let [which, changes @ ..] = data else { return };
-    let limits = ["token-bucket 600/s burst 60", "fixed-window 300/min", "sliding-window 90/h precision 9"];
+    let limits = [
+        "token-bucket 600/s burst 60",
+        "fixed-window 300/min",
+        "sliding-window 90/h precision 9",
+        "token-bucket 600/s burst 60 + fixed-window 300/min",
+    ];
     let limit: Limit = limits[usize::from(*which) % limits.len()].parse().expect("a limit");
     let mut good = Ledger::new(Definition::new(limit, 7, Shards::PerMaster));
     let cost = good.cost;
     for number in 0..3u16 {
         let slot = Slot::new(number * 5_000).expect("below the count");
         let id = GrantId { stamp: 5 + u64::from(number), random: 9 };
-        let status = if number == 1 { Status::Recalled } else { Status::Live };
+        let status =
+            if number == 1 || limit.algorithm() == Algorithm::Composite { Status::RECALLED } else { Status::Live };
         good.grants.push(Grant { slot, id, permits: 10, burst: 10, cost, status });
     }
     let mut bytes = good.encode();

@@ -62,6 +62,12 @@ impl LocalHold {
         self.call().try_acquire(permits)
     }
 
+    /// In the form in which a synchronous caller has it: made once, never moved.
+    #[inline(never)]
+    fn try_ask(&self, permits: u64) -> Result<Option<Decision>, Error> {
+        self.call().try_acquire(permits).map(Some)
+    }
+
     #[inline]
     fn call(&self) -> Call<'_, &Pin<Cell>> {
         Call { definition: &self.definition, place: self.pin() }
@@ -160,9 +166,17 @@ impl Handle {
     /// ```
     pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
         match &self.held {
-            Held::Local(hold) => hold.definition.shadow.over(hold.ask(permits)),
+            Held::Local(hold) => {
+                let mut decided = hold.ask(permits);
+                hold.definition.shadow.over(&mut decided);
+                decided
+            }
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.shadow.over(limit.acquire(entry, permits, self.limit.within()).await),
+            Held::Shared(limit, entry) => {
+                let mut decided = limit.acquire(entry, permits, self.limit.within()).await;
+                limit.shadow.over(&mut decided);
+                decided
+            }
         }
     }
 
@@ -184,10 +198,22 @@ impl Handle {
     /// ```
     pub fn try_acquire(&self, permits: u64) -> Result<Option<Decision>, Error> {
         match &self.held {
-            Held::Local(hold) => hold.definition.shadow.over(hold.ask(permits)).map(Some),
+            Held::Local(hold) if !hold.definition.shadow.is_on() => hold.try_ask(permits),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.shadow.over_known(limit.try_acquire(entry, permits)),
+            Held::Shared(limit, entry) if !limit.shadow.is_on() => limit.try_acquire(entry, permits),
+            _ => self.try_in_shadow(permits),
         }
+    }
+
+    #[cold]
+    fn try_in_shadow(&self, permits: u64) -> Result<Option<Decision>, Error> {
+        let mut decided = match &self.held {
+            Held::Local(hold) => hold.try_ask(permits),
+            #[cfg(feature = "redis")]
+            Held::Shared(limit, entry) => limit.try_acquire(entry, permits),
+        };
+        self.limit.shadow().over(&mut decided);
+        decided
     }
 
     /// As [`NamedLimit::acquire_within`].

@@ -102,7 +102,7 @@ impl Leases {
         let held = (u128::from(limit.permits()) * self.ttl.as_micros()).div_ceil(limit.period().as_micros());
         let burst = u128::from(limit.burst()).checked_sub(held).filter(|burst| *burst > 0);
         match (limit.algorithm(), burst) {
-            (Algorithm::FixedWindow | Algorithm::PacingQueue, _) => Ok(limit),
+            (Algorithm::FixedWindow | Algorithm::PacingQueue | Algorithm::Composite, _) => Ok(limit),
             (Algorithm::TokenBucket, Some(burst)) => Limit::token_bucket(limit.permits(), limit.period(), burst as u64),
             (Algorithm::LeakyBucket, Some(burst)) => Limit::leaky_bucket(limit.permits(), limit.period(), burst as u64),
             (Algorithm::TokenBucket | Algorithm::LeakyBucket, None) => {

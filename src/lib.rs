@@ -33,6 +33,7 @@
 //! * [`architecture`]: the way of a call on a cluster. [`agreement`]: how shares move and limits change. [`operations`]: servers,
 //!   permissions, faults, events. [`glossary`]: every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
+//! * [`counters`]: what else can be counted, exactly once: totals, events lately, distinct values. [`counter`]: their API.
 //!
 //! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `cluster-async` (a
 //! `ClusterConnection` of your own), `serde` (a limit as its text).
@@ -60,16 +61,24 @@ pub mod operations {}
 #[doc = include_str!("../docs/reliability.md")]
 pub mod reliability {}
 
+#[doc = include_str!("../docs/ring.md")]
+pub mod ring {}
+
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
+
+#[doc = include_str!("../docs/counters.md")]
+pub mod counters {}
 
 #[doc = include_str!("../docs/glossary.md")]
 pub mod glossary {}
 
+mod ask;
 #[cfg(feature = "redis")]
 mod breaker;
 mod builder;
 mod clock;
+pub mod counter;
 mod decision;
 mod error;
 #[cfg(feature = "redis")]
@@ -92,9 +101,16 @@ mod named;
 #[cfg(feature = "redis")]
 mod observe;
 #[cfg(feature = "redis")]
+mod overshoot;
+#[cfg(feature = "redis")]
 mod plan;
 #[cfg(feature = "redis")]
 mod policy;
+#[cfg(races)]
+pub mod races {
+    //! What threads share, in every order.
+    pub use crate::flow::sharded::races::*;
+}
 #[cfg(feature = "redis")]
 mod retries;
 #[cfg(feature = "redis")]
@@ -102,17 +118,24 @@ mod said;
 #[cfg(feature = "redis")]
 mod selector;
 mod store;
+#[cfg(not(races))]
+mod sync;
+#[cfg(races)]
+#[path = "../races/src/sync.rs"]
 mod sync;
 #[cfg(feature = "redis")]
 mod topology;
 #[cfg(feature = "redis")]
 mod wire;
 
+pub use ask::Ask;
 #[cfg(feature = "redis")]
 pub use breaker::{BreakerForce, BreakerSettings, BreakerState};
 pub use builder::Builder;
 pub use clock::{Clock, FakeClock};
-pub use decision::{Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining};
+pub use decision::{
+    AllAllowed, AllDecision, AllDenied, AllReceipt, Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining,
+};
 pub use error::{Error, ErrorKind};
 pub use handle::Handle;
 pub use key::Slot;
@@ -120,7 +143,11 @@ pub use key::Slot;
 pub use leases::Leases;
 pub use limit::{Algorithm, Carry, Limit};
 pub use limiter::Limiter;
+#[cfg(feature = "redis")]
+pub use limiter::{Ring, RingNode};
 pub use named::NamedLimit;
+#[cfg(feature = "redis")]
+pub use overshoot::Overshoot;
 #[cfg(feature = "redis")]
 pub use plan::{Plan, PlannedShard, ShardCounts, Shards};
 #[cfg(feature = "redis")]

@@ -1,13 +1,21 @@
 //! The limiter: where limits get their names.
 
+mod counting;
+#[cfg(feature = "redis")]
+mod ring;
+mod several;
 #[cfg(feature = "redis")]
 mod shared;
+
+#[cfg(feature = "redis")]
+pub use ring::{Ring, RingNode};
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::builder::Builder;
 use crate::clock::Clock;
+use crate::counter::Registry;
 use crate::error::{Error, ErrorKind};
 use crate::flow::call::Definition;
 use crate::flow::shadow::Shadow;
@@ -43,6 +51,7 @@ pub struct Limiter(Arc<Inner>);
 struct Inner {
     store: Store,
     definitions: Mutex<HashMap<Box<str>, Defined>>,
+    counting: Registry,
 }
 
 /// What a name stands for, and what it was asked to.
@@ -101,7 +110,7 @@ impl Limiter {
     }
 
     pub(crate) fn new(store: Store) -> Self {
-        Self(Arc::new(Inner { store, definitions: Mutex::default() }))
+        Self(Arc::new(Inner { store, definitions: Mutex::default(), counting: Registry::default() }))
     }
 
     /// Gives a limit its name. Name and key together identify a state: one key can stand under several limits.

@@ -1,5 +1,7 @@
 //! A limit with its name: what callers ask.
 
+mod later;
+mod several;
 #[cfg(feature = "redis")]
 mod shared;
 
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 use crate::clock::Micros;
-use crate::decision::{Decision, Peek, Receipt};
+use crate::decision::Decision;
 use crate::error::Error;
 use crate::flow::call::{Call, Definition};
 use crate::flow::shadow::Shadow;
@@ -56,6 +58,12 @@ enum On {
 #[inline(never)]
 fn ask(definition: &Definition, key: &[u8], permits: u64) -> Result<Decision, Error> {
     call(definition, key)?.try_acquire(permits)
+}
+
+/// In the form in which a synchronous caller has it: made once, never moved.
+#[inline(never)]
+fn try_ask(definition: &Definition, key: &[u8], permits: u64) -> Result<Option<Decision>, Error> {
+    call(definition, key)?.try_acquire(permits).map(Some)
 }
 
 #[inline]
@@ -216,9 +224,17 @@ impl NamedLimit {
     pub async fn acquire_n(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Decision, Error> {
         let key = key.as_ref();
         match &self.on {
-            On::Local(definition) => definition.shadow.over(ask(definition, key, permits)),
+            On::Local(definition) => {
+                let mut decided = ask(definition, key, permits);
+                definition.shadow.over(&mut decided);
+                decided
+            }
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.shadow.over(limit.acquire_by_key(check_key(key)?, permits, self.within).await),
+            On::Shared(limit) => {
+                let mut decided = limit.acquire_by_key(check_key(key)?, permits, self.within).await;
+                limit.shadow.over(&mut decided);
+                decided
+            }
         }
     }
 
@@ -238,10 +254,22 @@ impl NamedLimit {
     /// ```
     pub fn try_acquire(&self, key: impl AsRef<[u8]>, permits: u64) -> Result<Option<Decision>, Error> {
         match &self.on {
-            On::Local(definition) => definition.shadow.over(ask(definition, key.as_ref(), permits)).map(Some),
+            On::Local(definition) if !definition.shadow.is_on() => try_ask(definition, key.as_ref(), permits),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.shadow.over_known(limit.try_acquire_by_key(check_key(key.as_ref())?, permits)),
+            On::Shared(limit) if !limit.shadow.is_on() => limit.try_acquire_by_key(check_key(key.as_ref())?, permits),
+            _ => self.try_in_shadow(key.as_ref(), permits),
         }
+    }
+
+    #[cold]
+    fn try_in_shadow(&self, key: &[u8], permits: u64) -> Result<Option<Decision>, Error> {
+        let mut decided = match &self.on {
+            On::Local(definition) => try_ask(definition, key, permits),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => limit.try_acquire_by_key(check_key(key)?, permits),
+        };
+        self.shadow().over(&mut decided);
+        decided
     }
 
     /// Asks, and waits for up to `timeout` until the permits are there. It needs no runtime of any kind.
@@ -251,8 +279,8 @@ impl NamedLimit {
     /// one at the head is denied at once when no permit will be there in time. In a pacing queue the
     /// wait includes the call's own turn: when it is allowed, it may go on.
     ///
-    /// That order is the embedded store's. On a shared one a call asks again when its last answer said that it is worth
-    /// it, and whoever asks first then is served. Asking may take up to the deadline of a call on top of `timeout`.
+    /// On a shared store that order is this process's: one task asks for all who wait, and whichever process asks first is
+    /// served. The first ask may take up to the deadline of a call on top of `timeout`.
     ///
     /// # Errors
     /// As [`acquire_n`](NamedLimit::acquire_n).
@@ -290,127 +318,6 @@ impl NamedLimit {
             On::Shared(limit) => {
                 limit.acquire_within(&limit.entry(check_key(key)?), permits, timeout, self.within).await
             }
-        }
-    }
-
-    /// Looks at what a key has left, and charges nothing.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
-    ///
-    /// # Cancel safety
-    /// Nothing changes, whenever it is dropped.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter;
-    /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("search", "100/day".parse()?)?;
-    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
-    /// # Ok::<(), shardlimit::Error>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Peek, Error> {
-        match &self.on {
-            On::Local(definition) => Ok(call(definition, key.as_ref())?.peek()),
-            #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.peek(&limit.entry(check_key(key.as_ref())?)).await,
-        }
-    }
-
-    /// Gives back what an allowed call was charged.
-    ///
-    /// A bucket is never lifted above its burst; a window only takes back what was charged in it, a log only its own
-    /// entries, a pacing queue only its tail. What comes too late is lost, never an error. On a shared store, what can't be sent
-    /// now waits for the next call on its shard.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
-    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt) when the receipt is another key's or another
-    /// limit's; then the charge stays.
-    ///
-    /// # Cancel safety
-    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
-    ///
-    /// ```
-    /// # use shardlimit::{Decision, Limiter};
-    /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("search", "100/min".parse()?)?;
-    /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 30).await? {
-    ///     limit.refund("alice", allowed.into_receipt()).await?;
-    /// }
-    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 100);
-    /// # Ok::<(), shardlimit::Error>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn refund(&self, key: impl AsRef<[u8]>, receipt: Receipt) -> Result<(), Error> {
-        match &self.on {
-            On::Local(definition) => call(definition, key.as_ref())?.refund(&receipt, receipt.permits),
-            #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, 0).await,
-        }
-    }
-
-    /// Corrects a charge to what the work did cost in the end.
-    ///
-    /// Less than charged: the difference comes back as by [`refund`](NamedLimit::refund). More: the
-    /// difference is charged even if it is not there, and later calls wait for it; the debt of a key is held to one
-    /// burst (or one window's permits), so that nobody is locked out without end.
-    ///
-    /// # Errors
-    /// As [`refund`](NamedLimit::refund).
-    ///
-    /// # Cancel safety
-    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
-    ///
-    /// ```
-    /// # use shardlimit::{Decision, Limiter};
-    /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("words", "1000/day".parse()?)?;
-    /// if let Decision::Allowed(allowed) = limit.acquire_n("alice", 100).await? {
-    ///     let used = 340; // known when the answer was generated
-    ///     limit.settle("alice", allowed.into_receipt(), used).await?;
-    /// }
-    /// assert_eq!(limit.peek("alice").await?.remaining().permits, 660);
-    /// # Ok::<(), shardlimit::Error>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn settle(&self, key: impl AsRef<[u8]>, receipt: Receipt, actual: u64) -> Result<(), Error> {
-        match &self.on {
-            On::Local(definition) => call(definition, key.as_ref())?.settle(&receipt, actual),
-            #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, actual).await,
-        }
-    }
-
-    /// Forgets what a key was charged: it is as new.
-    ///
-    /// Receipts from before are void: a refund would take back what others were charged since. A key that shares an
-    /// overflow bucket (see [`max_keys`](crate::Builder::max_keys)) cannot be reset alone, and is not.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
-    ///
-    /// # Cancel safety
-    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
-    ///
-    /// ```
-    /// # use shardlimit::Limiter;
-    /// # pollster::block_on(async {
-    /// # let limit = Limiter::local().define("login", "1/day".parse()?)?;
-    /// assert!(limit.acquire("alice").await?.is_allowed());
-    /// limit.reset("alice").await?;
-    /// assert!(limit.acquire("alice").await?.is_allowed());
-    /// # Ok::<(), shardlimit::Error>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        match &self.on {
-            On::Local(definition) => {
-                call(definition, key.as_ref())?.reset();
-                Ok(())
-            }
-            #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.reset(&limit.entry(check_key(key.as_ref())?)).await,
         }
     }
 

@@ -9,6 +9,8 @@
 //! | event | level | when |
 //! |---|---|---|
 //! | `topology changed` | INFO | another owner of a slot, another master |
+//! | `ring changed` | INFO | a node came to the ring, or left it |
+//! | `ring differs` | WARN | the ring has other nodes than this process was told of |
 //! | `topology refused` | ERROR | a node said something about the cluster that can't be |
 //! | `topology unknown` | ERROR | no node answered |
 //! | `connected` | INFO | a connection is open |
@@ -18,18 +20,23 @@
 //! | `moved` | INFO | home lent a share or took one back, or its definition changed |
 //! | `share lost` | ERROR | a share that home had lent was not there |
 //! | `home lost` | ERROR | home was not there, or had forgotten its last ledger |
+//! | `overshoot` | ERROR | more was admitted of a key than its limit allows, by all processes together |
+//! | `adds dropped` | ERROR | adds to a counter were given up |
 //! | `mismatch` | WARN | a key is defined otherwise, and later, than here |
 //! | `denied` | WARN | a call was denied; one a second and limit |
 //! | `allowed` | DEBUG | a call was allowed; those of one turn in 1,024 |
 //!
-//! Keys are escaped and cut: they come from outside.
+//! Keys are escaped and cut: they come from outside. No field has more than some hundred characters, however many shards
+//! a key has and whatever a server says.
 
 use std::fmt;
 
 use tracing::{Level, Span, debug, debug_span, enabled, error, info, info_span, warn};
 
 use crate::limit::Limit;
+use crate::overshoot::Overshoot;
 use crate::store::cluster::{Address, Fault};
+use crate::store::ring::Record;
 use crate::topology::Topology;
 use crate::wire::{GrantId, Ledger};
 
@@ -37,6 +44,8 @@ use crate::wire::{GrantId, Ledger};
 const SAMPLE: u64 = 1_024;
 /// Bytes of a key that an event shows.
 const KEY: usize = 64;
+/// Slots that an event names. A key may have thousands of shards.
+const SLOTS: usize = 16;
 
 /// None if nobody listens.
 #[inline]
@@ -62,6 +71,15 @@ pub(crate) fn topology_changed(topology: &Topology) {
     );
 }
 
+pub(crate) fn ring_changed(record: &Record, differs: bool) {
+    let nodes: Vec<&str> = record.members.iter().map(|member| &*member.name).collect();
+    let nodes = nodes.join(" ");
+    info!(number = record.number, nodes, settled = record.is_settled(), "ring changed");
+    if differs {
+        warn!(number = record.number, nodes, "ring differs");
+    }
+}
+
 pub(crate) fn topology_refused(from: &Address, why: &impl fmt::Display) {
     error!(%from, %why, "topology refused");
 }
@@ -82,6 +100,15 @@ pub(crate) fn fault(limit: &str, key: &[u8], fault: &Fault) {
     error!(limit, key = %Key(key), ?fault, "fault");
 }
 
+pub(crate) fn overshoot(limit: &str, key: &[u8], overshoot: &Overshoot) {
+    let Overshoot { permits, over, .. } = overshoot;
+    error!(limit, key = %Key(key), permits, ?over, "overshoot");
+}
+
+pub(crate) fn adds_dropped(counters: &str, adds: u64, surely_not_counted: bool) {
+    error!(counters, adds, surely_not_counted, "adds dropped");
+}
+
 pub(crate) fn planned(limit: &str, key: &[u8], plan: GrantId, shards: usize) {
     info!(limit, key = %Key(key), %plan, shards, "planned");
 }
@@ -100,12 +127,12 @@ pub(crate) fn mismatch(limit: &str, key: &[u8], here: &Limit, there: &Limit) {
 
 /// What home wrote.
 pub(crate) fn moved(limit: &str, key: &[u8], before: &Ledger, after: &Ledger) {
-    let slots = |ledger: &Ledger, other: &Ledger| -> Vec<u16> {
+    let slots = |ledger: &Ledger, other: &Ledger| -> Slots {
         let new = ledger.grants.iter().filter(|grant| other.grants.iter().all(|known| known.id != grant.id));
-        new.map(|grant| grant.slot.number()).collect()
+        Slots(new.map(|grant| grant.slot.number()).collect())
     };
     let (lent, back) = (slots(after, before), slots(before, after));
-    info!(limit, key = %Key(key), ?lent, ?back, definition = %after.limit(), "moved");
+    info!(limit, key = %Key(key), %lent, %back, definition = %after.limit(), "moved");
 }
 
 /// Whether anybody listens.
@@ -122,6 +149,17 @@ pub(crate) fn denied(limit: &str, key: &[u8], permits: u64) {
 pub(crate) fn allowed(limit: &str, key: &[u8], permits: u64, turn: u64) {
     if turn.is_multiple_of(SAMPLE) {
         debug!(limit, key = %Key(key), permits, "allowed");
+    }
+}
+
+/// The first of some slots, and how many there are if that is not all.
+struct Slots(Vec<u16>);
+
+impl fmt::Display for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(slots) = self;
+        write!(f, "{:?}", &slots[..slots.len().min(SLOTS)])?;
+        if slots.len() > SLOTS { write!(f, "… {} in all", slots.len()) } else { Ok(()) }
     }
 }
 

@@ -119,7 +119,8 @@ pub struct Failures {
     pub denied: u64,
     /// Calls that their shard did not answer by the deadline. The policy decided them, or another shard.
     pub late: u64,
-    /// Calls that could not be taken because too many waited for their shard already. The same goes for them.
+    /// Calls that could not be taken because too many waited for their shard already, or too many requests of all keys were under
+    /// way. The same goes for them.
     pub crowded: u64,
 }
 

@@ -1,6 +1,11 @@
-//! The one door to locks, atomics and threads, so that a model checker can swap them for its own.
+//! The one door to locks, atomics and threads, so that a model checker can swap them for its own
+//! (`races/src/sync.rs`).
 
+#[cfg(feature = "redis")]
+pub(crate) use crossbeam_utils::atomic::AtomicCell;
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+#[cfg(feature = "redis")]
+pub(crate) use std::sync::OnceLock;
 pub(crate) use std::sync::{Arc, atomic};
 pub(crate) use std::thread;
 
@@ -10,4 +15,21 @@ pub(crate) use std::thread;
 #[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
+}
+
+/// Threads are numbered as they come.
+#[cfg(feature = "redis")]
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    static NEXT: atomic::AtomicUsize = atomic::AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, atomic::Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// How many threads can run at once.
+#[cfg(feature = "redis")]
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }

@@ -21,10 +21,13 @@ async fn a_share_that_is_wiped_comes_back_empty() {
         for _ in 0..60 {
             taken += u64::from(clients[0].acquire(text).await.unwrap().is_allowed());
         }
-        assert_eq!(on_master::<u8>(&cluster, &lent(&before)[0], "DEL"), 1);
+        let wiped = &lent(&before)[0];
+        assert_eq!(on_master::<u8>(&cluster, wiped, "DEL"), 1);
+        let counts = clients[0].handle(text).unwrap().counts();
+        let used = counts.iter().find(|shard| shard.slot == wiped.slot).map_or(0, |shard| shard.allowed);
         taken += race(&clients, text, 3).await;
-        // By turns 20 of its 100 were used, and 80 are lost with it.
-        assert_eq!(taken, BURST - 80, "{text}");
+        // Of its 100, what was not used is lost with it.
+        assert_eq!(taken, BURST - (100 - used), "{text}");
         // The counts of a shard go on where they were before it was lost.
         let counts = clients.iter().flat_map(|client| client.handle(text).unwrap().counts());
         assert_eq!(counts.map(|shard| shard.allowed).sum::<u64>(), taken, "{text}");
@@ -54,7 +57,8 @@ async fn wiping_shares_under_load_admits_nobody_twice() {
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         let taken = callers.await.unwrap() + race(&clients, text, 1).await;
-        assert!((100..=BURST).contains(&taken), "{text}: {taken}");
+        // Of what home had left it hands out parts again, and those are wiped again: how much is lost depends on who is first.
+        assert!((1..=BURST).contains(&taken), "{text}: {taken}");
         let plan = clients[0].plan(text).await.unwrap();
         assert_eq!((plan.shards.len(), sums(&plan).1), (3, BURST));
     }
@@ -143,9 +147,9 @@ async fn a_plan_left_half_done_is_finished_by_the_next_client() {
     }
 }
 
-/// Nobody can tell whether a share that is late was installed and used: it is granted again with nothing in it.
+/// A share that is not live is not used: one that never was comes home with what it was given, and goes out again with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shares_that_come_too_late_are_empty() {
+async fn shares_that_come_too_late_come_home_whole() {
     let half_way = HalfWay::start();
     for (number, text) in shared::SPLIT.into_iter().enumerate() {
         let prefix = format!("p{number}");
@@ -155,7 +159,7 @@ async fn shares_that_come_too_late_are_empty() {
     for (number, text) in shared::SPLIT.into_iter().enumerate() {
         let next = half_way.ready(text, &format!("p{number}")).await;
         half_way.check(&next.plan("hot").await.unwrap());
-        assert_eq!(take_all(&next, "hot").await, 100, "{text}: what home kept");
+        assert_eq!(take_all(&next, "hot").await, BURST, "{text}");
     }
 }
 

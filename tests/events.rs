@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use listener::Listener;
 use server::Server;
+use shardlimit::counter::{Added, CounterSettings};
 use shardlimit::{FailurePolicy, Limiter};
 use tracing::Level;
 
@@ -21,6 +22,7 @@ fn topology_denials_and_faults_are_told_and_keys_can_do_no_harm() {
     let mut server = Server::start(&[]);
     redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("sesame").exec(&mut server.connection()).unwrap();
     let url = format!("redis://:sesame@127.0.0.1:{}", server.port);
+    let hasty = Limiter::builder().redis([url.clone()]).build().unwrap();
     let builder = Limiter::builder().redis([url]).deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error);
     let limit = builder.build().unwrap().define("api", "2/day".parse().unwrap()).unwrap();
 
@@ -38,6 +40,10 @@ fn topology_denials_and_faults_are_told_and_keys_can_do_no_harm() {
     server.kill();
     pollster::block_on(limit.acquire("alice")).unwrap_err();
     assert!(listener.has(Level::ERROR, "fault"));
+    let counters = hasty.counters("clicks", CounterSettings::new(Duration::from_secs(60)).queue(1)).unwrap();
+    assert_eq!(pollster::block_on(counters.add("alice", 1)), Ok(Added::Queued));
+    pollster::block_on(counters.add("bob", 1)).unwrap_err();
+    assert!(listener.has(Level::ERROR, "adds dropped"));
     for line in listener.lines("shardlimit") {
         assert!(!line.contains("sesame"), "{line}");
         assert!(!line.chars().any(char::is_control), "{line:?}");

@@ -275,6 +275,33 @@ async fn a_crowd_is_bounded() {
     assert_eq!(allowed, BURST - 1);
 }
 
+/// The same where every call is for another key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_keys_is_bounded() {
+    const MOST: usize = 300;
+    let server = Server::start(&[]);
+    let builder = on(&server, 600_000).ceiling(Duration::ZERO).on_failure(FailurePolicy::Closed).max_in_flight(MOST);
+    let (_, limit) = limiter(builder);
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    server.pause();
+    let mut waiting = JoinSet::new();
+    for key in 0..1_000 {
+        let limit = limit.clone();
+        waiting.spawn(async move { limit.acquire(format!("key{key}")).await.unwrap().is_allowed() });
+    }
+    eventually("all have asked", async || limit.failures().crowded >= 1_000 - MOST as u64 - 2).await;
+    server.resume();
+    let allowed = waiting.join_all().await.into_iter().filter(|allowed| *allowed).count();
+    // Two who look at once may both find room.
+    assert!((MOST..=MOST + 2).contains(&allowed), "{allowed}");
+    // What is over makes room again.
+    for key in 0..2 * MOST {
+        assert!(limit.acquire(format!("key{key}")).await.unwrap().is_allowed(), "{key}");
+    }
+    let error = Limiter::builder().redis([shared::url(&server)]).max_in_flight(0).build().unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "max_in_flight"));
+}
+
 /// Shadow mode lets everybody pass, and says who would not have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_shadow_mode_nobody_is_turned_away() {

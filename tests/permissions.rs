@@ -7,6 +7,7 @@ mod shared;
 use std::time::Duration;
 
 use redis::{Value, cmd};
+use shardlimit::counter::{CounterSettings, Within};
 use shardlimit::{Carry, Error, ErrorKind, Leases, Limiter, NamedLimit};
 use shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, left, race, take, take_all};
 
@@ -110,6 +111,7 @@ async fn the_rule_is_enough_for_everything() {
     // What is held when a lease ends goes back, and is not there meanwhile.
     assert!((1..=BURST).contains(&take_all(&leased, "hot").await));
     lender.return_leases(LONG).await.unwrap();
+    all_is_counted(&client(), "hot").await.unwrap();
     assert_eq!(denials(&cluster), []);
 }
 
@@ -130,7 +132,26 @@ async fn all_goes_well(cluster: &Cluster, key: &str) -> Result<(), Error> {
         node.ask::<()>(cmd("SCRIPT").arg("FLUSH"));
     }
     assert!(stranger.acquire(key).await?.is_allowed());
-    Ok(())
+    all_is_counted(&limiter(cluster.nodes[0].server.port, Duration::from_secs(1)), key).await
+}
+
+/// A key is counted in every way.
+async fn all_is_counted(limiter: &Limiter, key: &str) -> Result<(), Error> {
+    let hour = Duration::from_secs(3_600);
+    let clicks = limiter.counters("clicks", CounterSettings::new(hour))?;
+    assert_eq!(clicks.add_within(key, 1, 1).await?, Within::Counted { total: 1 });
+    clicks.reset(key).await?;
+    assert_eq!(clicks.get(key).await?, 0);
+    let logins = limiter.sliding_counters("logins", [hour])?;
+    assert_eq!(logins.add(key, 2).await?, [2]);
+    logins.clear(key).await?;
+    let exact = limiter.distinct_counters("visitors", hour, 2)?;
+    assert_eq!((exact.add_many(key, ["a", "b"]).await?, exact.get(key).await?), (2, 2));
+    exact.clear(key).await?;
+    let about = limiter.approximate_counters("visitors", hour)?;
+    about.add(key, "a").await?;
+    assert_eq!(about.get(key).await?, 1);
+    about.clear(key).await
 }
 
 /// Every word of the rule is needed: without it something fails, so none is there out of habit.

@@ -6,6 +6,7 @@ mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use shardlimit::{Candidates, Handle, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
 use shared::{BURST, Cluster, Layout, client_of, define, take, take_all};
@@ -24,6 +25,8 @@ async fn round_robin_takes_exact_turns() {
         assert_eq!(allowed(&hot), [0, 0, 0]);
         for turn in 1..=50 {
             for _ in 0..3 {
+                // Longer than calls share a turn.
+                tokio::time::sleep(Duration::from_millis(3)).await;
                 assert!(hot.acquire().await.unwrap().is_allowed());
             }
             assert_eq!(allowed(&hot), [turn; 3], "{text}");

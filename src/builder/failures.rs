@@ -95,6 +95,21 @@ impl Builder {
         self
     }
 
+    /// How many requests may be on their way or wait to be sent, of all keys and limits together; up to 1,024 calls for the same
+    /// shard share one. Above that a call is decided at once by the [policy](Self::on_failure), and
+    /// [`crowded`](crate::Failures::crowded) counts it: so a store that does not answer, asked for ever new keys, fills no memory.
+    /// Default: 65,536.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).max_in_flight(10_000).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn max_in_flight(mut self, requests: usize) -> Self {
+        self.redis.max_in_flight = requests;
+        self
+    }
+
     /// The longest that one request to the store may take before it counts as lost: up to an hour. Default: 500 ms. A call does
     /// not wait that long: it has its [deadline](Self::deadline). Refunds, looks and changes of limits may. Over a
     /// `ClusterConnection` each redirect counts anew.

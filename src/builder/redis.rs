@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::Builder;
 use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
-use crate::flow::sharded::Shared;
+use crate::flow::sharded::{Crowd, MOST_ROUNDS, Shared};
 use crate::plan::Shards;
 use crate::policy::{FailurePolicy, PolicyCell};
 use crate::retries::{Backoff, Retries};
@@ -20,6 +20,7 @@ use crate::store::cluster::Certificates;
 #[cfg(feature = "cluster-async")]
 use crate::store::cluster::OwnConnection;
 use crate::store::cluster::{Engine, Patience, Router, Settings, Transport};
+use crate::store::ring::{Member, Ring};
 use crate::sync::Arc;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -27,6 +28,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 #[derive(Clone)]
 pub(super) struct RedisSettings {
     pub(super) urls: Option<Vec<String>>,
+    pub(super) ring: Option<Vec<String>>,
     pub(super) shards: Shards,
     pub(super) selector: Arc<dyn Selector>,
     pub(super) timeout: Duration,
@@ -38,6 +40,8 @@ pub(super) struct RedisSettings {
     pub(super) reconnect: Backoff,
     pub(super) ceiling: Duration,
     pub(super) hot: u64,
+    pub(super) max_in_flight: usize,
+    pub(super) watched: usize,
     pub(super) runtime: Option<Handle>,
     #[cfg(feature = "tls")]
     pub(super) certificates: Certificates,
@@ -49,6 +53,7 @@ impl Default for RedisSettings {
     fn default() -> Self {
         Self {
             urls: None,
+            ring: None,
             shards: Shards::PerMaster,
             selector: Arc::new(RoundRobin),
             // A failover takes seconds; what takes less is a stall, and its answers are worth having: what they granted to
@@ -66,6 +71,8 @@ impl Default for RedisSettings {
             ceiling: Duration::from_secs(1),
             // A script run takes a server 45 to 70 µs: so many are a fifth to a third of what a master can do.
             hot: 5_000,
+            max_in_flight: MOST_ROUNDS,
+            watched: 0,
             runtime: None,
             #[cfg(feature = "tls")]
             certificates: Certificates::default(),
@@ -103,6 +110,28 @@ impl Builder {
     /// ```
     pub fn redis(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.redis.urls = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Keeps the limits on independent servers that form no cluster: a ring. Each key has its home on one of them, by consistent
+    /// hashing, and hot ones have shards on the others; everything works as on a cluster. Default: none.
+    ///
+    /// A node is `redis://[user:password@]host[:port]`, as for [`redis`](Self::redis), or a master that Sentinels watch over,
+    /// `sentinel://[user:password@]host[:port][+host[:port]…]/name`: they are asked where it is, and asked again when it fails. Behind a
+    /// `*` may stand a weight from 1 to 100, default 1: its part of the keys. User, password and TLS of the first one go for every
+    /// node; Sentinels are asked without.
+    ///
+    /// Which nodes form the ring is a record that each of them has. The first client makes it as it was told; from then on it counts
+    /// for all, whatever their lists say, and is changed only by [`Limiter::ring`](crate::Limiter::ring). Who was told of other nodes
+    /// learns it there, and by the event `ring differs`.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().ring(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379*2"]).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn ring(mut self, nodes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.redis.ring = Some(nodes.into_iter().map(Into::into).collect());
         self
     }
 
@@ -159,6 +188,20 @@ impl Builder {
     /// ```
     pub fn hot(mut self, runs_a_second: u64) -> Self {
         self.redis.hot = runs_a_second;
+        self
+    }
+
+    /// Watches how far limits are exceeded: so many split keys of each limit have the admissions of all processes added up in the
+    /// store, by a script run a second, process and key. [`NamedLimit::overshoot`](crate::NamedLimit::overshoot) tells the worst.
+    /// Set it alike in all processes: what one does not tell is missing from the sum. Default: 0, none.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).watch_overshoot(8).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn watch_overshoot(mut self, keys: usize) -> Self {
+        self.redis.watched = keys;
         self
     }
 
@@ -230,6 +273,10 @@ impl Builder {
             let message = "must be at least 1 script run a second, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "hot", message));
         }
+        if self.redis.max_in_flight == 0 {
+            let message = "must be at least 1, or no call could be made; got 0";
+            return Err(Error::new(ErrorKind::InvalidSetting, "max_in_flight", message));
+        }
         if *ceiling > LONGEST_TIMEOUT {
             let message = format!("must be at most {LONGEST_TIMEOUT:?}, got {ceiling:?}");
             return Err(Error::new(ErrorKind::InvalidSetting, "ceiling", message));
@@ -251,8 +298,10 @@ impl Builder {
             gateways: self.redis.gateways,
             ceiling: *ceiling,
             max_keys: self.max_keys,
+            crowd: Arc::new(Crowd::new(self.redis.max_in_flight)),
             hot: *hot,
             shadow: self.shadow,
+            watched: self.redis.watched,
         }))
     }
 
@@ -261,9 +310,22 @@ impl Builder {
         if let Some(connection) = &self.redis.connection {
             return Ok(Some(Transport::Own(Arc::new(OwnConnection::new(connection.clone(), timeout)))));
         }
-        let Some(urls) = &self.redis.urls else { return Ok(None) };
+        let members = self.redis.ring.as_ref();
+        let members = members.map(|ring| ring.iter().map(|text| Member::read(text)).collect::<Result<Vec<_>, _>>());
+        let (members, urls) = match (members.transpose()?, &self.redis.urls) {
+            (Some(_), Some(_)) => {
+                let message = "is one store and `redis` another: give one of them";
+                return Err(Error::new(ErrorKind::InvalidSetting, "ring", message));
+            }
+            (Some(members), None) => {
+                let (members, urls): (Vec<Member>, Vec<String>) = members.into_iter().unzip();
+                (Some(members), urls)
+            }
+            (None, Some(urls)) => (None, urls.clone()),
+            (None, None) => return Ok(None),
+        };
         let settings = Settings::new(
-            urls,
+            &urls,
             Patience {
                 timeout,
                 breaker: self.redis.breaker.check()?,
@@ -273,7 +335,8 @@ impl Builder {
             #[cfg(feature = "tls")]
             &self.redis.certificates,
         )?;
-        Ok(Some(Transport::Direct(Arc::new(Router::new(settings)))))
+        let ring = members.map(|members| Ring::new(members, &self.prefix, &settings)).transpose()?;
+        Ok(Some(Transport::Direct(Arc::new(Router::new(settings, ring)))))
     }
 }
 

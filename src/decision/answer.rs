@@ -105,7 +105,7 @@ impl Decision {
     pub(crate) fn local(share: &Share, owner: u64, permits: u64, header: &Header, verdict: &Verdict) -> Self {
         let facts = Facts::local(share, header);
         if verdict.granted == 0 {
-            return Self::Denied(Denied { facts, lack: verdict.lack });
+            return Self::Denied(Denied { facts: Facts { part: verdict.part(share), ..facts }, lack: verdict.lack });
         }
         let line = if share.is_paced() { verdict.line } else { 0 };
         let receipt = Receipt::local(owner, permits, header.at, verdict.line + permits as i64 * facts.cost);
@@ -120,13 +120,12 @@ impl Decision {
 /// What shadow mode makes of calls that were not allowed.
 impl Decision {
     /// The same call, allowed and charged nothing, with the denial that it was.
-    pub(crate) fn spared(self) -> Self {
-        match self {
-            Self::Denied(Denied { facts, lack }) => {
-                Self::Allowed(Allowed { facts, line: lack, receipt: Receipt::of_nothing() })
-            }
-            allowed @ Self::Allowed(_) => allowed,
-        }
+    pub(crate) fn spared(&self) -> Self {
+        let (facts, line) = match self {
+            Self::Denied(Denied { facts, lack }) => (*facts, *lack),
+            Self::Allowed(Allowed { facts, line, .. }) => (*facts, *line),
+        };
+        Self::Allowed(Allowed { facts, line, receipt: Receipt::of_nothing() })
     }
 
     /// A call that ended in an error, allowed and charged nothing.
@@ -145,14 +144,6 @@ impl Decision {
     pub(crate) fn denied_by_store(facts: StoreFacts, retry_after: u64) -> Self {
         let lack = i64::try_from(retry_after).unwrap_or(i64::MAX);
         Self::Denied(Denied { facts: Facts::by_store(facts), lack })
-    }
-
-    /// Until a denied call is worth another try, or an allowed one has its turn.
-    pub(crate) fn time_to_wait(&self) -> Duration {
-        match self {
-            Self::Allowed(allowed) => allowed.wait(),
-            Self::Denied(denied) => denied.retry_after(),
-        }
     }
 }
 
@@ -270,5 +261,25 @@ impl Denied {
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.facts.time_for(self.lack)
+    }
+
+    /// Of a composite limit, which of its [`parts`](crate::Limit::parts) takes the longest, counted from 0. `None` for other
+    /// limits, and where it was denied without asking the store by what is known of an idle key.
+    ///
+    /// ```
+    /// # use shardlimit::{Decision, Limiter};
+    /// # fn main() -> Result<(), shardlimit::Error> {
+    /// let limit = Limiter::local().define("api", "9/s burst 9 + fixed-window 10/day".parse()?)?;
+    /// let _ = limit.try_acquire("alice", 9)?;
+    /// if let Some(Decision::Denied(denied)) = limit.try_acquire("alice", 2)? {
+    ///     let part = limit.limit().parts().nth(denied.part().unwrap());
+    ///     assert_eq!(part.unwrap().to_string(), "fixed-window 10/day");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn part(&self) -> Option<usize> {
+        usize::from(self.facts.part).checked_sub(1)
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) decided_by: DecidedBy,
     /// Whether what is left is the whole truth.
     pub(super) exact: bool,
+    /// The part of a composite limit that denied, counted from 1; 0 where that is not known.
+    pub(super) part: u8,
 }
 
 /// What a shared store said, in permits and microseconds: its shards may count in different units.
@@ -29,6 +31,8 @@ pub(crate) struct StoreFacts {
     pub reset_after: Micros,
     pub exact: bool,
     pub decided_by: DecidedBy,
+    /// The part of a composite limit that lacks the most, counted from 1; 0 where that is not known.
+    pub part: u8,
 }
 
 /// What is left of a limit for a key.
@@ -75,6 +79,8 @@ pub enum DecidedBy {
     Lease,
     /// A ceiling: no shard could have had enough.
     Ceiling,
+    /// The line: others of this process wait for the key already.
+    Line,
     /// The failure policy, while the store could not be reached.
     Fallback,
 }
@@ -92,6 +98,7 @@ impl DecidedBy {
             Self::Local => "local",
             Self::Lease => "lease",
             Self::Ceiling => "ceiling",
+            Self::Line => "line",
             Self::Fallback => "fallback",
         }
     }
@@ -162,19 +169,29 @@ impl Facts {
             behind: header.at - header.now,
             decided_by: DecidedBy::Local,
             exact: true,
+            part: 0,
         }
     }
 
     /// Of a call that nobody could decide.
     pub(super) fn unknown() -> Self {
-        Self { level: 0, cost: 1, missing: 0, rate: 1, behind: 0, decided_by: DecidedBy::Fallback, exact: false }
+        Self {
+            level: 0,
+            cost: 1,
+            missing: 0,
+            rate: 1,
+            behind: 0,
+            decided_by: DecidedBy::Fallback,
+            exact: false,
+            part: 0,
+        }
     }
 
     #[cfg(feature = "redis")]
     pub(super) fn by_store(facts: StoreFacts) -> Self {
-        let StoreFacts { remaining, reset_after, exact, decided_by } = facts;
+        let StoreFacts { remaining, reset_after, exact, decided_by, part } = facts;
         let (level, missing) = (remaining as i64, reset_after as i64);
-        Self { level, cost: 1, missing, rate: 1, behind: 0, decided_by, exact }
+        Self { level, cost: 1, missing, rate: 1, behind: 0, decided_by, exact, part }
     }
 
     /// Whole permits; none when the level is a debt.

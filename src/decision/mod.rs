@@ -3,13 +3,16 @@
 //! * `answer`: [`Decision`], allowed or denied.
 //! * `facts`: what the reply said; figures are worked out when they are asked for.
 //! * `receipt`: what a refund or a settlement needs.
+//! * `all`: one decision over several asks.
 //! * `peek`: a look that charges nothing.
 
+mod all;
 mod answer;
 mod facts;
 mod peek;
 mod receipt;
 
+pub use all::{AllAllowed, AllDecision, AllDenied, AllReceipt};
 pub use answer::{Allowed, Decision, Denied};
 #[cfg(feature = "redis")]
 pub(crate) use facts::StoreFacts;

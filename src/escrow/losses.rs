@@ -21,7 +21,7 @@ pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Wri
     let mut deduct = 0;
     for grant in &mut ledger.grants {
         if known.grants.iter().all(|other| other.id != grant.id) {
-            grant.status = Status::Recalled;
+            grant.status = Status::RECALLED;
         }
     }
     for grant in &known.grants {
@@ -34,7 +34,7 @@ pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Wri
         let (status, permits) = if same_limit {
             (grant.status.clone(), grant.permits)
         } else {
-            (Status::Recalled, permits_under(grant.permits, known.limit(), found.limit()))
+            (Status::RECALLED, permits_under(grant.permits, known.limit(), found.limit()))
         };
         ledger.grants.push(Grant { permits, status, ..grant.clone() });
         deduct += grant.burst;

@@ -36,7 +36,7 @@ pub(crate) enum Step {
     Done,
     /// These grants, by their index: pending ones are to be installed, recalled ones to be closed.
     Ask(Vec<usize>),
-    Write(Write),
+    Write(Box<Write>),
 }
 
 /// Home is to write another ledger.
@@ -56,7 +56,7 @@ pub(crate) struct Write {
 /// The next step of a key with this ledger, given what was heard of each of its grants.
 pub(crate) fn next_step(ledger: &Ledger, reports: &[Option<Report>], wish: &Wish<'_>) -> Step {
     let unheard = |(index, grant): (usize, &Grant)| {
-        let waits = matches!(grant.status, Status::Pending { .. } | Status::Recalled);
+        let waits = matches!(grant.status, Status::Pending { .. } | Status::Recalled { .. });
         (waits && reports[index].is_none()).then_some(index)
     };
     let ask: Vec<usize> = ledger.grants.iter().enumerate().filter_map(unheard).collect();
@@ -72,7 +72,7 @@ pub(crate) fn next_step(ledger: &Ledger, reports: &[Option<Report>], wish: &Wish
     }
     settle_cost(&mut next.write.ledger, next.cost, &mut next.write.fresh);
     let Write { ledger: new, fresh, back, .. } = &next.write;
-    if new == ledger && fresh.is_empty() && back.is_empty() { Step::Done } else { Step::Write(next.write) }
+    if new == ledger && fresh.is_empty() && back.is_empty() { Step::Done } else { Step::Write(Box::new(next.write)) }
 }
 
 /// What is to be written, as it comes about.
@@ -91,15 +91,15 @@ impl Next {
         let (mut unreachable, mut back) = (Vec::new(), Vec::new());
         for (grant, report) in ledger.grants.iter().zip(reports) {
             let status = match (&grant.status, report) {
-                (Status::Recalled, Some(Report::Closed(left))) => {
-                    back.push((grant.permits, left.clone()));
+                (Status::Recalled { unused }, Some(Report::Closed(left))) => {
+                    // What is there has refilled since.
+                    back.push((grant.permits, if left.is_empty() { unused.clone() } else { left.clone() }));
                     continue;
                 }
                 (Status::Pending { .. }, Some(Report::Installed)) => Status::Live,
-                // Closed before it counts as gone: a request to install it may still be on its way.
-                (Status::Pending { .. }, Some(Report::NotInstalled)) | (Status::Live, Some(Report::Lost)) => {
-                    Status::Recalled
-                }
+                // Closed before it comes home: a request to install it may still be on its way.
+                (status @ Status::Pending { .. }, Some(Report::NotInstalled))
+                | (status @ Status::Live, Some(Report::Lost)) => status.recalled(),
                 (status, _) => status.clone(),
             };
             grants.push(Grant { status, ..grant.clone() });
@@ -124,7 +124,7 @@ impl Next {
         }
         let mut all_heard = true;
         for (grant, unreachable) in ledger.grants.iter_mut().zip(&self.unreachable) {
-            grant.status = Status::Recalled;
+            grant.status = grant.status.recalled();
             all_heard &= unreachable;
         }
         if !all_heard {
@@ -146,10 +146,10 @@ impl Next {
         let (kept, targets) = targets(ledger, slots);
         let serves = |grant: &Grant| targets.iter().any(|target| target.is_served_by(grant));
         let mut moving = ledger.grants.iter().zip(&self.unreachable);
-        if !moving.any(|(grant, unreachable)| grant.status == Status::Recalled && !unreachable)
+        if !moving.any(|(grant, unreachable)| grant.status.is_recalled() && !unreachable)
             && let Some(grant) = ledger.grants.iter_mut().find(|grant| grant.status == Status::Live && !serves(grant))
         {
-            grant.status = Status::Recalled;
+            grant.status = grant.status.recalled();
         }
         let (mut permits, mut burst) = ledger.home_parts();
         for target in targets {

@@ -3,7 +3,7 @@
 use crate::key::Slot;
 use crate::limit::{Limit, Share, gcd};
 use crate::plan::{cost_of, split};
-use crate::wire::{Grant, Ledger, Status};
+use crate::wire::{Grant, Ledger};
 
 /// A share that home should have lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) fn targets(ledger: &Ledger, slots: &[Slot]) -> ((u64, u64), Vec<Targe
     let mut targets: Vec<Option<Target>> = slots[1..]
         .iter()
         .map(|slot| {
-            let grant = ledger.grants.iter().find(|grant| grant.slot == *slot && grant.status != Status::Recalled)?;
+            let grant = ledger.grants.iter().find(|grant| grant.slot == *slot && !grant.status.is_recalled())?;
             let index = sizes.iter().position(|size| *size == (grant.permits, grant.burst))?;
             sizes.remove(index);
             Some(Target { slot: *slot, permits: grant.permits, burst: grant.burst })
@@ -61,7 +61,7 @@ pub(super) fn settle_cost(ledger: &mut Ledger, now: Option<i64>, fresh: &mut Vec
     fresh.clear();
     ledger.cost = cost_with(&limit, now, home, &[]).unwrap_or_else(|| {
         // Only beside what is left of another limit: home waits for that.
-        if let Some(grant) = ledger.grants.iter_mut().find(|grant| grant.status == Status::Recalled) {
+        if let Some(grant) = ledger.grants.iter_mut().find(|grant| grant.status.is_recalled()) {
             grant.permits = grant.permits.saturating_add(home);
         }
         Share::whole(&limit).cost()

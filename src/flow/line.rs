@@ -5,10 +5,10 @@
 //! that a large ask at the head holds up small ones behind it; the alternative is that it starves.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use crate::clock::Micros;
-use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Boxed only while somebody waits: a key without a line pays one word for it.
 #[derive(Default)]
@@ -48,8 +48,21 @@ pub(crate) enum Turn {
 #[derive(Default)]
 #[must_use = "the next call in line waits to be woken"]
 pub(crate) struct Afterwards {
+    /// The head, if it is to look again.
     wake: Option<Waker>,
-    drop: Vec<Waker>,
+    /// Calls that were given their answer, and who gives it.
+    #[cfg(feature = "redis")]
+    pub also_wake: Vec<Waker>,
+    pub drop: Vec<Waker>,
+}
+
+/// The call at the head of a line.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub ticket: u64,
+    pub permits: u64,
+    pub deadline: Micros,
 }
 
 impl Afterwards {
@@ -57,6 +70,8 @@ impl Afterwards {
         if let Some(waker) = self.wake {
             waker.wake();
         }
+        #[cfg(feature = "redis")]
+        self.also_wake.into_iter().for_each(Waker::wake);
         drop(self.drop);
     }
 }
@@ -71,15 +86,26 @@ impl Line {
         self.0.as_ref().map_or(0, |waiters| waiters.permits)
     }
 
+    /// A place in the order of arrival.
+    pub(crate) fn ticket() -> u64 {
+        TICKETS.fetch_add(1, Ordering::Relaxed)
+    }
+
     pub(crate) fn join(&mut self, permits: u64, deadline: Micros, waker: &Waker) -> u64 {
+        // Drawn under the key's lock, so it is the last.
+        let ticket = Self::ticket();
+        self.join_as(ticket, permits, deadline, waker);
+        ticket
+    }
+
+    /// The same for a call that drew its ticket when it arrived: it stands before those who arrived later.
+    pub(crate) fn join_as(&mut self, ticket: u64, permits: u64, deadline: Micros, waker: &Waker) {
         let empty = || Box::new(Waiters { queue: VecDeque::new(), permits: 0, earliest: Micros::MAX });
         let waiters = self.0.get_or_insert_with(empty);
-        // Drawn under the key's lock, so they rise along the line.
-        let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         waiters.permits += permits;
         waiters.earliest = waiters.earliest.min(deadline);
-        waiters.queue.push_back(Waiter { ticket, permits, deadline, waker: waker.clone() });
-        ticket
+        let place = waiters.queue.partition_point(|waiter| waiter.ticket < ticket);
+        waiters.queue.insert(place, Waiter { ticket, permits, deadline, waker: waker.clone() });
     }
 
     /// Where `ticket` stands; it will be woken by `waker` from now on.
@@ -100,29 +126,27 @@ impl Line {
 
     /// Takes `ticket` out of the line; if it was the head, the next one is to be woken.
     pub(crate) fn leave(&mut self, ticket: u64, now: Micros, afterwards: &mut Afterwards) {
-        let Some((waiters, place)) = self.find(ticket) else { return };
-        if let Some(left) = waiters.queue.remove(place) {
-            waiters.permits -= left.permits;
-            afterwards.drop.push(left.waker);
-        }
+        let Some((_, place)) = self.find(ticket) else { return };
+        afterwards.drop.extend(self.take(ticket));
         if place == 0 {
             self.wake_head(afterwards);
         }
-        self.tidy();
         // The next one may be long dead.
         self.expire(now, afterwards);
     }
 
-    /// Clears calls whose deadline has passed: a future that nobody polls must not hold up the rest.
-    pub(crate) fn expire(&mut self, now: Micros, afterwards: &mut Afterwards) {
-        let Some(waiters) = &mut self.0 else { return };
+    /// Clears calls whose deadline has passed: a future that nobody polls must not hold up the rest. Says which.
+    pub(crate) fn expire(&mut self, now: Micros, afterwards: &mut Afterwards) -> Vec<u64> {
+        let mut expired = Vec::new();
+        let Some(waiters) = &mut self.0 else { return expired };
         if now <= waiters.earliest {
-            return; // nobody's has
+            return expired; // nobody's has
         }
         let head = waiters.queue.front().map(|head| head.ticket);
         let (mut permits, mut earliest) = (0, Micros::MAX);
         for waiter in std::mem::take(&mut waiters.queue) {
             if waiter.deadline < now {
+                expired.push(waiter.ticket);
                 afterwards.drop.push(waiter.waker);
                 continue;
             }
@@ -135,6 +159,16 @@ impl Line {
             self.wake_head(afterwards);
         }
         self.tidy();
+        expired
+    }
+
+    /// Takes `ticket` out of the line, and wakes nobody.
+    pub(crate) fn take(&mut self, ticket: u64) -> Option<Waker> {
+        let (waiters, place) = self.find(ticket)?;
+        let left = waiters.queue.remove(place)?;
+        waiters.permits -= left.permits;
+        self.tidy();
+        Some(left.waker)
     }
 
     fn find(&mut self, ticket: u64) -> Option<(&mut Waiters, usize)> {
@@ -156,6 +190,30 @@ impl Line {
     fn tidy(&mut self) {
         if self.0.as_ref().is_some_and(|waiters| waiters.queue.is_empty()) {
             self.0 = None;
+        }
+    }
+}
+
+/// For those who have somebody ask for them.
+#[cfg(feature = "redis")]
+impl Line {
+    pub(crate) fn head(&self) -> Option<Head> {
+        let head = self.0.as_ref()?.queue.front()?;
+        Some(Head { ticket: head.ticket, permits: head.permits, deadline: head.deadline })
+    }
+
+    /// How many at the head want the same number of permits, as far as `most`.
+    pub(crate) fn alike(&self, most: usize) -> usize {
+        let Some(waiters) = &self.0 else { return 0 };
+        let head = waiters.queue.front().map_or(0, |head| head.permits);
+        waiters.queue.iter().take(most).take_while(|waiter| waiter.permits == head).count()
+    }
+
+    /// The deadline of `ticket`, if it is in line; it will be woken by `waker` from now on.
+    pub(crate) fn deadline_of(&mut self, ticket: u64, waker: &Waker, afterwards: &mut Afterwards) -> Option<Micros> {
+        match self.turn(ticket, waker, afterwards) {
+            Turn::Head | Turn::Behind { .. } => self.find(ticket).map(|(waiters, place)| waiters.queue[place].deadline),
+            Turn::Expired => None,
         }
     }
 }

@@ -3,14 +3,16 @@
 //! * [`call`]: one call, from its check to its decision.
 //! * [`line`]: the calls that wait for one key, in the order of their arrival.
 //! * [`wait`]: the future of a call that waits.
+//! * [`together`]: calls that are made side by side.
 //! * [`shadow`]: calls that are decided, and let pass all the same.
 //! * `sharded`: calls on a shared store.
 
 pub(crate) mod call;
-mod line;
+pub(crate) mod line;
 pub(crate) mod shadow;
 #[cfg(feature = "redis")]
 pub(crate) mod sharded;
+pub(crate) mod together;
 mod wait;
 
 pub(crate) use line::Line;

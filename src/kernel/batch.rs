@@ -6,6 +6,7 @@
 //! share a verdict can be told apart exactly.
 
 use crate::clock::Micros;
+use crate::limit::Share;
 
 /// The lack of an ask above what a share can ever hold.
 pub(crate) const NEVER: i64 = i64::MAX;
@@ -60,8 +61,16 @@ pub(crate) struct Verdict {
     pub granted: u64,
     /// What has to come back after `at` before one more such call can be granted; 0 when all were.
     pub lack: i64,
-    /// Pacing queue: what stands in the line ahead of the first call.
+    /// Pacing queue: what stands in the line ahead of the first call. Composite: the number of the part that lacks the most.
     pub line: i64,
+}
+
+impl Verdict {
+    /// The part of a composite that denied, counted from 1; 0 for others.
+    #[inline]
+    pub(crate) fn part(&self, share: &Share) -> u8 {
+        if matches!(share, Share::Composite(_)) { self.line as u8 + 1 } else { 0 }
+    }
 }
 
 /// The instant to decide at, for a state whose latest instant is `seen`.

@@ -6,6 +6,8 @@
 //! Proportions are floating-point numbers, as in Lua; what makes the outcome exact are the bounds around them. Neither
 //! side gets more than it can hold, and a debt stays at home.
 
+use std::mem::discriminant;
+
 use super::bucket::Bucket;
 use super::fixed_window::FixedWindow;
 use super::sliding_window::{Part, SlidingWindow};
@@ -15,7 +17,7 @@ use crate::clock::Micros;
 use crate::limit::{BucketShare, Carry, Share, WindowShare};
 
 /// What a new ledger does to home.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rewrite<'a> {
     /// Home's share afterwards.
     pub home: Share,
@@ -38,6 +40,9 @@ pub(crate) struct Back {
 
 /// What home and each new share are after that. `old` is home as it was: none if it is to be made anew.
 pub(crate) fn rewrite(old: Option<(Share, State)>, now: Micros, to: &Rewrite<'_>) -> (State, Vec<State>) {
+    if let Share::Composite(parts) = &to.home {
+        return (composite(old, now, parts, to), Vec::new());
+    }
     let (mut state, at, known) = start(old, now, &to.home);
     // Nothing is nothing under any definition.
     let carry = to.carry.map(|(carry, before, after)| match carry {
@@ -47,7 +52,7 @@ pub(crate) fn rewrite(old: Option<(Share, State)>, now: Micros, to: &Rewrite<'_>
     for back in to.back {
         take_back(&mut state, back, &to.home, at);
     }
-    let rest = burst(&to.home) + to.lent.iter().map(burst).sum::<u64>();
+    let rest = to.home.burst() + to.lent.iter().map(Share::burst).sum::<u64>();
     let mut state = match (state, &to.home) {
         ((State::Bucket(bucket), cost), Share::Bucket(home)) => {
             State::Bucket(bucket.deduct(to.deduct as i64 * cost).carry(carry, cost, home.cost, rest))
@@ -61,8 +66,8 @@ pub(crate) fn rewrite(old: Option<(Share, State)>, now: Micros, to: &Rewrite<'_>
         .lent
         .iter()
         .map(|share| {
-            let part = burst(share) as f64 / rest as f64;
-            rest -= burst(share);
+            let part = share.burst() as f64 / rest as f64;
+            rest -= share.burst();
             match (&mut state, share) {
                 (State::Bucket(home), Share::Bucket(share)) => State::Bucket(home.hand_over(share, part, rest)),
                 (State::Fixed(home), Share::Fixed(share)) => State::Fixed(home.hand_over(share, part, rest)),
@@ -76,12 +81,25 @@ pub(crate) fn rewrite(old: Option<(Share, State)>, now: Micros, to: &Rewrite<'_>
     (state, states)
 }
 
-/// What a share can hold, in permits.
-pub(crate) fn burst(share: &Share) -> u64 {
-    match share {
-        Share::Bucket(share) => share.burst,
-        Share::Fixed(share) | Share::Sliding(share) => share.permits,
-    }
+/// Each part by itself, where home had the same parts before and nothing of another limit comes back; else all of them begin
+/// with nothing.
+fn composite(old: Option<(Share, State)>, now: Micros, parts: &[Share], to: &Rewrite<'_>) -> State {
+    let alike = |shares: &[Share]| {
+        let same = |(old, new): (&Share, &Share)| discriminant(old) == discriminant(new) && old.burst() > 0;
+        shares.len() == parts.len() && shares.iter().zip(parts).all(same)
+    };
+    let before = match old {
+        Some((Share::Composite(shares), State::Composite(states))) if to.back.is_empty() && alike(&shares) => {
+            shares.iter().cloned().zip(states).map(|(share, state)| Some((share, state?))).collect()
+        }
+        _ => vec![None; parts.len()],
+    };
+    let rewritten = parts.iter().zip(before).map(|(part, before)| {
+        let most = before.as_ref().map_or(1, |(share, _)| share.burst());
+        let carry = to.carry.map(|(carry, ..)| (carry, most, part.burst()));
+        rewrite(before, now, &Rewrite { home: part.clone(), carry, deduct: 0, back: &[], lent: &[] }).0
+    });
+    State::Composite(rewritten.map(Some).collect())
 }
 
 /// Home as it is now, with what a permit costs in it; when that is; and whether it was known. One that is made anew, or was another kernel's, begins with nothing:
@@ -110,6 +128,7 @@ fn drained(share: &Share, at: Micros) -> State {
     match share {
         Share::Bucket(_) => State::Bucket(Bucket { level: 0, seen: at }),
         Share::Fixed(share) => State::Fixed(FixedWindow { start: at - at % share.window, used: share.permits }),
+        Share::Composite(_) => unreachable!("its parts are drained one by one"),
         Share::Sliding(share) => {
             let mut window = SlidingWindow { seen: at, ..SlidingWindow::default() };
             window.charge(at - at % share.step, share.permits);
@@ -129,6 +148,7 @@ fn take_back((state, cost): &mut (State, i64), back: &Back, home: &Share, at: Mi
             mine.used += if its.start + share.window > at { its.used } else { 0 };
         }
         (State::Fixed(mine), _) => mine.used += back.permits,
+        (State::Composite(_), _) => unreachable!("a composite lends nothing"),
         (State::Sliding(mine), left) => {
             let Share::Sliding(home) = home else { panic!("two algorithms: {home:?}") };
             let current = at - at % home.step;

@@ -2,6 +2,7 @@
 
 use super::batch::{Ask, Batch, Header, Verdict};
 use super::bucket::{self, Bucket};
+use super::composite;
 use super::fixed_window::{self, FixedWindow};
 use super::sliding_window::{self, SlidingWindow};
 use crate::clock::Micros;
@@ -14,6 +15,8 @@ pub(crate) enum State {
     Fixed(FixedWindow),
     /// Boxed, so that the common states stay small.
     Sliding(Box<SlidingWindow>),
+    /// Of each part in its order.
+    Composite(Box<[Option<State>]>),
 }
 
 /// Runs the share's kernel on `state`, which it leaves as the batch made it.
@@ -31,6 +34,7 @@ pub(crate) fn run(
         Share::Bucket(share) => run_bucket(state, share, now, batch, verdicts),
         Share::Fixed(share) => run_fixed(state, share, now, batch, verdicts),
         Share::Sliding(share) => run_sliding(state, share, now, batch, verdicts),
+        Share::Composite(shares) => run_composite(state, shares, now, batch, verdicts),
     }
 }
 
@@ -41,6 +45,7 @@ pub(crate) fn run_one(state: &mut Option<State>, share: &Share, now: Micros, ask
         Share::Bucket(share) => alone(ask, |batch, verdicts| run_bucket(state, share, now, batch, verdicts)),
         Share::Fixed(share) => alone(ask, |batch, verdicts| run_fixed(state, share, now, batch, verdicts)),
         Share::Sliding(share) => alone(ask, |batch, verdicts| run_sliding(state, share, now, batch, verdicts)),
+        Share::Composite(shares) => alone(ask, |batch, verdicts| run_composite(state, shares, now, batch, verdicts)),
     }
 }
 
@@ -105,10 +110,39 @@ fn run_sliding(
     header
 }
 
+#[inline(never)]
+fn run_composite(
+    state: &mut Option<State>,
+    shares: &[Share],
+    now: Micros,
+    batch: &Batch<'_>,
+    verdicts: &mut [Verdict],
+) -> Header {
+    match state {
+        Some(State::Composite(states)) if states.len() == shares.len() => {
+            composite::take(states, shares, now, batch, verdicts)
+        }
+        _ => {
+            let mut states = vec![None; shares.len()].into_boxed_slice();
+            let header = composite::take(&mut states, shares, now, batch, verdicts);
+            *state = Some(State::Composite(states));
+            header
+        }
+    }
+}
+
 /// Makes `state` grant nothing that `other` would not: whoever had the one or the other is no better off with the outcome.
 pub(crate) fn absorb(state: &mut Option<State>, mut other: Option<State>, share: &Share, now: Micros) {
     run(state, share, now, &Batch::default(), &mut []);
     run(&mut other, share, now, &Batch::default(), &mut []);
+    if let Share::Composite(shares) = share {
+        if let (Some(State::Composite(mine)), Some(State::Composite(other))) = (state, other) {
+            for ((mine, other), share) in mine.iter_mut().zip(other).zip(&**shares) {
+                absorb(mine, other, share, now);
+            }
+        }
+        return;
+    }
     match (state, other) {
         (Some(State::Bucket(mine)), Some(State::Bucket(other))) => {
             (mine.level, mine.seen) = (mine.level.min(other.level), mine.seen.max(other.seen));

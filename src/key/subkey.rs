@@ -1,6 +1,6 @@
 //! The Redis keys that hold a key's shards.
 
-use super::Slot;
+use crate::key::Slot;
 
 /// The slot of a key's home: of the name and the key as they are, braces or not, so that nobody outside chooses it.
 pub(crate) fn home_slot(name: &str, key: &[u8]) -> Slot {

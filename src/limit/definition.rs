@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::composite::MOST_PARTS;
 use super::share::BucketShare;
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
@@ -47,10 +48,12 @@ pub enum Algorithm {
     SlidingWindow,
     /// The same to the microsecond, at the price of remembering each one.
     SlidingLog,
+    /// Several limits at once: [`Limit::and`].
+    Composite,
 }
 
 impl Algorithm {
-    /// Every algorithm, in the order of the documentation.
+    /// Every algorithm that a part can have, in the order of the documentation.
     pub(crate) const ALL: [Self; 6] = [
         Self::TokenBucket,
         Self::LeakyBucket,
@@ -74,6 +77,7 @@ impl Algorithm {
             Self::FixedWindow => "fixed-window",
             Self::SlidingWindow => "sliding-window",
             Self::SlidingLog => "sliding-log",
+            Self::Composite => "composite",
         }
     }
 
@@ -82,7 +86,7 @@ impl Algorithm {
         match self {
             Self::TokenBucket => Some("burst"),
             Self::LeakyBucket | Self::PacingQueue => Some("capacity"),
-            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog => None,
+            Self::FixedWindow | Self::SlidingWindow | Self::SlidingLog | Self::Composite => None,
         }
     }
 }
@@ -90,7 +94,8 @@ impl Algorithm {
 /// An algorithm with its numbers, checked: what exists can be computed exactly on every store.
 ///
 /// Built from text or by the constructors; both refuse what is out of range. Permits, bursts and
-/// capacities go from 1 to 10¹¹, rates up to 10¹¹ a second, periods from 1 µs to 366 days.
+/// capacities go from 1 to 10¹¹, rates up to 10¹¹ a second, periods from 1 µs to 366 days. Several limits can be one: see
+/// [`and`](Limit::and).
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,13 +106,22 @@ impl Algorithm {
 /// assert_eq!(limit.to_string(), "token-bucket 500000/s burst 50000");
 /// # Ok::<(), shardlimit::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit {
-    algorithm: Algorithm,
-    permits: u64,
-    period: Micros,
-    burst: u64,
-    precision: u32,
+    /// Of a composite: its slowest rate and its smallest burst.
+    pub(super) whole: Part,
+    /// Of a composite only, the shortest period first.
+    pub(super) parts: [Option<Part>; MOST_PARTS],
+}
+
+/// The numbers of one algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    pub(super) algorithm: Algorithm,
+    pub(super) permits: u64,
+    pub(super) period: Micros,
+    pub(super) burst: u64,
+    pub(super) precision: u32,
 }
 
 impl Limit {
@@ -218,13 +232,13 @@ impl Limit {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn with_precision(self, sub_windows: u32) -> Result<Self, Error> {
-        if self.algorithm != Algorithm::SlidingWindow {
+        if self.algorithm() != Algorithm::SlidingWindow {
             return Err(invalid(
                 "precision",
-                format!("only a sliding-window has a precision, this is a {}", self.algorithm.name()),
+                format!("only a sliding-window has a precision, this is a {}", self.algorithm().name()),
             ));
         }
-        Self::build(self.algorithm, self.permits, self.period(), self.burst, sub_windows)
+        Self::build(self.algorithm(), self.permits(), self.period(), self.burst(), sub_windows)
     }
 
     pub(super) fn build(
@@ -235,7 +249,7 @@ impl Limit {
         precision: u32,
     ) -> Result<Self, Error> {
         let period = whole_micros(period)?;
-        let limit = Self { algorithm, permits, period, burst, precision };
+        let whole = Part { algorithm, permits, period, burst, precision };
         in_range("rate", permits, MOST_PERMITS)?;
         in_range(algorithm.burst_word().unwrap_or("burst"), burst, MOST_PERMITS)?;
         if u128::from(permits) * 1_000_000 > u128::from(MOST_PERMITS) * u128::from(period) {
@@ -266,9 +280,9 @@ impl Limit {
                     ),
                 ));
             }
-            Algorithm::FixedWindow | Algorithm::SlidingLog => {}
+            Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::Composite => {}
         }
-        Ok(limit)
+        Ok(Self::of(whole))
     }
 
     /// How it counts.
@@ -280,10 +294,10 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.whole.algorithm
     }
 
-    /// Permits in each [`period`](Limit::period).
+    /// Permits in each [`period`](Limit::period). Of a composite: of the part whose rate is the lowest.
     ///
     /// ```
     /// # use shardlimit::Limit;
@@ -292,10 +306,11 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn permits(&self) -> u64 {
-        self.permits
+        self.whole.permits
     }
 
-    /// The time in which [`permits`](Limit::permits) come back: for windows, the window.
+    /// The time in which [`permits`](Limit::permits) come back: for windows, the window. Of a composite: of the part whose
+    /// rate is the lowest.
     ///
     /// ```
     /// # use shardlimit::Limit; use std::time::Duration;
@@ -304,10 +319,11 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn period(&self) -> Duration {
-        Duration::from_micros(self.period)
+        Duration::from_micros(self.whole.period)
     }
 
-    /// The most permits that can ever be had at once: burst, capacity, or all of a window.
+    /// The most permits that can ever be had at once: burst, capacity, or all of a window. Of a composite: the smallest of
+    /// these.
     ///
     /// An ask for more is an error of kind [`Never`](ErrorKind::Never), not a denial.
     ///
@@ -319,7 +335,7 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn burst(&self) -> u64 {
-        self.burst
+        self.whole.burst
     }
 
     /// The number of sub-windows of a sliding window; `None` for other algorithms.
@@ -332,13 +348,13 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn precision(&self) -> Option<u32> {
-        (self.algorithm == Algorithm::SlidingWindow).then_some(self.precision)
+        (self.whole.algorithm == Algorithm::SlidingWindow).then_some(self.whole.precision)
     }
 
     /// Checks what a call asks for against what the limit can ever give.
     #[inline]
     pub(crate) fn check_permits(&self, permits: u64) -> Result<(), Error> {
-        if permits == 0 || permits > self.burst {
+        if permits == 0 || permits > self.whole.burst {
             return Err(self.bad_permits(permits));
         }
         Ok(())
@@ -349,7 +365,7 @@ impl Limit {
         if permits == 0 {
             return Error::new(ErrorKind::InvalidPermits, "permits", "a call asks for at least 1, got 0");
         }
-        let message = format!("{permits} can never be had at once: \"{self}\" holds at most {}", self.burst);
+        let message = format!("{permits} can never be had at once: \"{self}\" holds at most {}", self.whole.burst);
         Error::new(ErrorKind::Never, "permits", message)
     }
 }

@@ -4,6 +4,8 @@
 //! whole number of them: nothing is rounded, so nothing drifts. 500,000/s is 1 unit a microsecond and 2 units
 //! a permit; 3/10s is 3 units a microsecond and 10,000,000 units a permit.
 
+use std::sync::Arc;
+
 use super::definition::{Algorithm, Limit, invalid};
 use crate::clock::Micros;
 use crate::error::Error;
@@ -13,11 +15,13 @@ use crate::error::Error;
 const MOST_UNITS: u128 = 1 << 51;
 
 /// What one shard may give: the parameters of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Bucket(BucketShare),
     Fixed(WindowShare),
     Sliding(WindowShare),
+    /// Of each part of a composite limit: it is whole, or has nothing.
+    Composite(Arc<[Share]>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,12 @@ impl Share {
         let windowed = |step| WindowShare { permits, window, step };
         let bucket = |paced| Self::Bucket(BucketShare::new(permits, window, burst, cost, paced));
         match limit.algorithm() {
+            Algorithm::Composite => {
+                let part = |part: Limit| {
+                    if permits == 0 { Self::part(&part, Self::least_cost(&part), 0, 0) } else { Self::whole(&part) }
+                };
+                Self::Composite(limit.parts().map(part).collect())
+            }
             Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket(false),
             Algorithm::PacingQueue => bucket(true),
             Algorithm::FixedWindow => Self::Fixed(windowed(window)),
@@ -94,15 +104,25 @@ impl Share {
         burst * cost + permits * cost / period <= MOST_UNITS
     }
 
+    /// What it can hold, in permits.
+    #[cfg(feature = "redis")]
+    pub(crate) fn burst(&self) -> u64 {
+        match self {
+            Self::Bucket(bucket) => bucket.burst,
+            Self::Fixed(window) | Self::Sliding(window) => window.permits,
+            Self::Composite(shares) => shares.iter().map(Self::burst).min().unwrap_or(0),
+        }
+    }
+
     pub(crate) fn is_paced(&self) -> bool {
         matches!(self, Self::Bucket(bucket) if bucket.paced)
     }
 
-    /// Units that come back each microsecond, for whoever divides by it: 1 where nothing does. A window's are microseconds.
+    /// Units that come back each microsecond, for whoever divides by it: 1 where nothing does. Those of windows and of composites are microseconds.
     pub(crate) fn rate(&self) -> i64 {
         match self {
             Self::Bucket(bucket) => bucket.rate.max(1),
-            Self::Fixed(_) | Self::Sliding(_) => 1,
+            Self::Fixed(_) | Self::Sliding(_) | Self::Composite(_) => 1,
         }
     }
 
@@ -110,7 +130,7 @@ impl Share {
     pub(crate) fn cost(&self) -> i64 {
         match self {
             Self::Bucket(bucket) => bucket.cost,
-            Self::Fixed(_) | Self::Sliding(_) => 1,
+            Self::Fixed(_) | Self::Sliding(_) | Self::Composite(_) => 1,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The text form of a limit: `[algorithm] permits/period [burst N | capacity N | precision N]`.
+//! The text form of a limit: `[algorithm] permits/period [burst N | capacity N | precision N]`, several of them with `+`
+//! in between.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +34,7 @@ const SHAPE: &str = "[algorithm] permits/period [burst N], such as \"token-bucke
 ///     "fixed-window 10000/day",
 ///     "sliding-window 3/10s",
 ///     "sliding-log 5/min",
+///     "token-bucket 100/s burst 20 + fixed-window 10000/day",
 /// ] {
 ///     assert_eq!(text.parse::<Limit>()?.to_string(), text);
 /// }
@@ -43,7 +45,17 @@ impl FromStr for Limit {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let mut words = text.split_ascii_whitespace();
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let mut parts = words.split(|word| *word == "+").map(Self::of_words);
+        let Some(first) = parts.next() else { unreachable!("a split has at least one piece") };
+        parts.try_fold(first?, |limit, part| limit.and(part?))
+    }
+}
+
+impl Limit {
+    /// Reads what stands between two of them.
+    fn of_words(words: &[&str]) -> Result<Self, Error> {
+        let mut words = words.iter().copied();
         let first = words.next().ok_or_else(|| invalid("limit", format!("is empty; write {SHAPE}")))?;
         let (algorithm, rate) = if first.contains('/') {
             (Algorithm::TokenBucket, first)
@@ -89,6 +101,12 @@ impl FromStr for Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let algorithm = self.algorithm();
+        if algorithm == Algorithm::Composite {
+            return self.parts().enumerate().try_for_each(|(index, part)| {
+                f.write_str(if index > 0 { " + " } else { "" })?;
+                part.fmt(f)
+            });
+        }
         write!(f, "{} {}/{}", algorithm.name(), self.permits(), Period(self.period()))?;
         if let Some(word) = algorithm.burst_word() {
             write!(f, " {word} {}", self.burst())?;

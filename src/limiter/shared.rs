@@ -115,14 +115,15 @@ impl Limiter {
         }
     }
 
-    /// Ends the limiter, and all its clones: leases go back, calls on their way have up to `within` to be answered, then those who
-    /// still wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
+    /// Ends the limiter, and all its clones: leases go back, counters deliver what they kept, calls on their way have up to `within`
+    /// to be answered, then those who still wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
     /// [`ErrorKind::NotSent`]. The embedded store has nothing to end, and goes on.
     ///
     /// Dropping the limiter and everything that was defined on it ends it too, without waiting for anything.
     ///
     /// # Errors
-    /// [`ErrorKind::Unknown`] if the store did not confirm in time that all leases are back. The limiter has ended all the same.
+    /// [`ErrorKind::Unknown`] if the store did not confirm in time that all leases are back and all adds counted. The limiter has
+    /// ended all the same.
     ///
     /// # Cancel safety
     /// It goes on, whether it is dropped or not.
@@ -135,7 +136,12 @@ impl Limiter {
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Result<(), Error> {
         let Store::Shared(shared) = &self.0.store else { return Ok(()) };
-        if shared.engine.shut_down(within, self.leases_back()).await { Ok(()) } else { Err(not_confirmed(within)) }
+        let (leases, counted) = (self.leases_back(), self.0.counting.empty());
+        let left = async move {
+            leases.await;
+            counted.await;
+        };
+        if shared.engine.shut_down(within, left).await { Ok(()) } else { Err(not_confirmed(within)) }
     }
 
     /// Finds the cluster and opens a connection to each master, so that the first calls need not wait for that. Nothing to do on
@@ -252,6 +258,7 @@ impl Limiter {
 }
 
 fn not_confirmed(within: Duration) -> Error {
-    let message = format!("some leases were not confirmed within {within:?}; the others are given back");
+    let message =
+        format!("some leases or adds were not confirmed within {within:?}; the others are given back or counted");
     Error::new(ErrorKind::Unknown, "leases", message)
 }

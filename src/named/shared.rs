@@ -7,6 +7,7 @@ use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
 use crate::limit::{Carry, Limit};
+use crate::overshoot::Overshoot;
 use crate::plan::Plan;
 use crate::policy::{FailurePolicy, Failures};
 
@@ -184,6 +185,27 @@ impl NamedLimit {
         match &self.on {
             On::Local(_) => 0,
             On::Shared(shared) => shared.mismatches(),
+        }
+    }
+
+    /// How far the limit was exceeded lately, at its worst: of the split keys that
+    /// [`watch_overshoot`](crate::Builder::watch_overshoot) has watched, with the admissions of all processes that watch them.
+    /// `None` while nothing is known: no key is split, or none was used in the last minute.
+    ///
+    /// Intervals begin and end with tenths of a second of the servers' clocks, so the figure is what was at least admitted above the
+    /// limit, as long as their clocks are in step. A leased permit counts when it is lent.
+    ///
+    /// ```no_run
+    /// # fn run(limit: shardlimit::NamedLimit) {
+    /// let above = limit.overshoot().map_or(0, |overshoot| overshoot.permits.max(0));
+    /// println!("shardlimit_overshoot_permits{{limit={:?}}} {above}", limit.name());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn overshoot(&self) -> Option<Overshoot> {
+        match &self.on {
+            On::Local(_) => None,
+            On::Shared(shared) => shared.overshoot(),
         }
     }
 }

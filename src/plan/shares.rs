@@ -76,7 +76,7 @@ impl FromStr for Shards {
 /// How many shards a key of this limit gets, if it is split at all: at least 1, which means that it is not.
 pub(crate) fn shards_for(limit: &Limit, wanted: Shards, masters: usize) -> usize {
     use Algorithm::{FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
-    // Not among them: a queue has one line to stand in, and a log is kept small enough for one master.
+    // Not among them: a queue has one line to stand in, a log is kept small enough for one master, and a composite is one record.
     if !matches!(limit.algorithm(), TokenBucket | LeakyBucket | FixedWindow | SlidingWindow) {
         return 1;
     }

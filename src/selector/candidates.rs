@@ -39,8 +39,8 @@ impl Candidates<'_> {
         self.lanes.len()
     }
 
-    /// The number of this turn among those of the key, from a random start: two clients are never in step. Calls of one thread
-    /// that come within 20 µs share a turn, 32 of them at the most.
+    /// The number of this turn among those of the key, from a random start: two clients are never in step. Calls that
+    /// come within 2 ms share a turn, or within less, if the burst is small; a thread that makes 32 calls within 50 µs takes the next.
     ///
     /// ```
     /// # use shardlimit::Candidates;

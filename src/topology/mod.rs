@@ -5,11 +5,13 @@
 //! replica would be a share that nobody can charge.
 
 pub(crate) mod parse;
+mod ring;
 mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
 mod watch;
 
+pub(crate) use ring::{MOST_WEIGHT, assign};
 #[cfg(test)]
 pub(crate) use snapshot::Malformed;
 pub use snapshot::{Master, Topology};

@@ -3,6 +3,7 @@
 use redis::{Cmd, Value};
 
 use super::ledger::carry_code;
+use super::packed::body;
 use super::reply::{BadReply, Fields};
 use super::{GrantId, Ledger};
 use crate::clock::Micros;
@@ -43,6 +44,7 @@ impl HomeRun<'_> {
             Share::Bucket(share) => cmd.arg(share.rate).arg(share.cost).arg(share.burst).arg(u8::from(share.paced)),
             Share::Fixed(share) => cmd.arg(share.permits).arg(share.window),
             Share::Sliding(share) => cmd.arg(share.permits).arg(share.window).arg(share.step),
+            share @ Share::Composite(_) => cmd.arg(body(&share, None)),
         };
         for (permits, tombstone) in self.back {
             cmd.arg(*permits).arg(tombstone);
@@ -53,6 +55,7 @@ impl HomeRun<'_> {
             match self.ledger.share_of(grant) {
                 Share::Bucket(share) => cmd.arg(share.rate).arg(share.burst),
                 Share::Fixed(share) | Share::Sliding(share) => cmd.arg(share.permits),
+                Share::Composite(_) => unreachable!("a composite lends nothing"),
             };
         }
     }

@@ -1,7 +1,7 @@
 //! The ledger: what home knows of the limit and of the shares it has lent.
 //!
 //! Bytes, little-endian: version (1), definition, cost (8), what is next (1 and a definition, or 0), number of grants (2); for each grant slot (2), id (16), permits (8), burst (8), cost (8), status (1), not after
-//! (8); then for each pending grant, in the same order, the packed sub-key (4 for its length, then it). A home script appends
+//! (8); then for each grant that is pending or was never live, in the same order, the packed sub-key (4 for its length, then it). A home script appends
 //! the sub-keys of new grants, so new grants are the last ones. A definition: limit (2 for its length, then its text),
 //! revision (8), shards (2), carry (1).
 
@@ -11,12 +11,13 @@ use super::packed::is_lent;
 use super::{GrantId, packed};
 use crate::clock::Micros;
 use crate::key::Slot;
-use crate::limit::{Carry, Limit, Share};
+use crate::limit::{Algorithm, Carry, Limit, Share};
 use crate::plan::Definition;
 
 const LIVE: u8 = 0;
 const PENDING: u8 = 1;
 const RECALLED: u8 = 2;
+const UNUSED: u8 = 3;
 
 /// The definition in force and all that is lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,27 @@ pub(crate) enum Status {
         state: Vec<u8>,
     },
     /// On its way home: no call may use it. It may have been granted under a definition before this one.
-    Recalled,
+    Recalled {
+        /// The packed sub-key that it was given, if it was never live: nobody has used any of it. Else empty.
+        unused: Vec<u8>,
+    },
+}
+
+impl Status {
+    /// Of a share that may have been used: only its shard knows what is left.
+    pub(crate) const RECALLED: Self = Self::Recalled { unused: Vec::new() };
+
+    pub(crate) fn is_recalled(&self) -> bool {
+        matches!(self, Self::Recalled { .. })
+    }
+
+    /// The same on its way home. Only what is live is used, so one that never was comes home with what it was given.
+    pub(crate) fn recalled(&self) -> Self {
+        match self {
+            Self::Live => Self::RECALLED,
+            Self::Pending { state, .. } | Self::Recalled { unused: state } => Self::Recalled { unused: state.clone() },
+        }
+    }
 }
 
 /// A ledger that can't be read, or whose numbers can't be.
@@ -96,7 +117,9 @@ impl Ledger {
         let lent = |of: fn(&Grant) -> u64| self.grants.iter().map(of).fold(0, u64::saturating_add);
         let permits = self.limit().permits().saturating_sub(lent(|grant| grant.permits));
         let burst = self.limit().burst().saturating_sub(lent(|grant| grant.burst));
-        if permits == 0 || burst == 0 { (0, 0) } else { (permits, burst) }
+        // A composite has no parts to keep: it begins when all is back.
+        let waits = self.limit().algorithm() == Algorithm::Composite && !self.grants.is_empty();
+        if permits == 0 || burst == 0 || waits { (0, 0) } else { (permits, burst) }
     }
 
     pub(crate) fn home_share(&self) -> Share {
@@ -125,7 +148,7 @@ impl Ledger {
             let (status, not_after) = match grant.status {
                 Status::Live => (LIVE, 0),
                 Status::Pending { not_after, .. } => (PENDING, not_after),
-                Status::Recalled => (RECALLED, 0),
+                Status::Recalled { ref unused } => (if unused.is_empty() { RECALLED } else { UNUSED }, 0),
             };
             bytes.extend(grant.slot.number().to_le_bytes());
             bytes.extend(grant.id.to_bytes());
@@ -136,7 +159,7 @@ impl Ledger {
             bytes.extend(not_after.to_le_bytes());
         }
         for grant in &self.grants {
-            if let Status::Pending { state, .. } = &grant.status
+            if let Status::Pending { state, .. } | Status::Recalled { unused: state } = &grant.status
                 && !state.is_empty()
             {
                 bytes.extend((state.len() as u32).to_le_bytes());
@@ -168,15 +191,17 @@ impl Ledger {
         let mut ledger = Self { definition, cost, next, grants };
         ledger.check()?;
         for index in 0..ledger.grants.len() {
-            if !matches!(ledger.grants[index].status, Status::Pending { .. }) {
-                continue;
-            }
-            let share = ledger.share_of(&ledger.grants[index]);
+            // What comes home may be of a limit before this one.
+            let (share, state) = match &ledger.grants[index].status {
+                Status::Pending { .. } => (Some(ledger.share_of(&ledger.grants[index])), true),
+                Status::Recalled { unused } => (None, !unused.is_empty()),
+                Status::Live => (None, false),
+            };
             let Grant { id, status, .. } = &mut ledger.grants[index];
-            if let Status::Pending { state, .. } = status {
-                let length = u32::from_le_bytes(input.array("length of a pending sub-key")?);
-                *state = input.bytes(length as usize, "pending sub-key")?.to_vec();
-                if !is_lent(state, &share, *id) {
+            if let (true, Status::Pending { state, .. } | Status::Recalled { unused: state }) = (state, status) {
+                let length = u32::from_le_bytes(input.array("length of a sub-key")?);
+                *state = input.bytes(length as usize, "sub-key")?.to_vec();
+                if !is_lent(state, share.as_ref(), *id) {
                     return Err(bad(format_args!("grant {id} has a sub-key that is not its own")));
                 }
             }
@@ -192,7 +217,7 @@ impl Ledger {
     pub(crate) fn check(&self) -> Result<(), BadLedger> {
         let limit = self.limit();
         let period = limit.period().as_micros();
-        let counts_units = Share::counts_units(limit);
+        let (counts_units, can_lend) = (Share::counts_units(limit), limit.algorithm() != Algorithm::Composite);
         let fits = |cost: i64, permits: u64| {
             // In this order: a cost that does not fit may be anything, also negative.
             Share::fits(limit, cost) && (!counts_units || (u128::from(permits) * cost as u128).is_multiple_of(period))
@@ -201,13 +226,13 @@ impl Ledger {
         for grant in &self.grants {
             let Grant { id, permits, burst, cost, status, .. } = grant;
             let exact = match status {
-                Status::Recalled => {
+                Status::Recalled { .. } => {
                     recalled = true;
                     true
                 }
                 Status::Live | Status::Pending { .. } => {
                     left = left.and_then(|left| Some((left.0.checked_sub(*permits)?, left.1.checked_sub(*burst)?)));
-                    fits(*cost, *permits) && (counts_units || permits == burst)
+                    can_lend && fits(*cost, *permits) && (counts_units || permits == burst)
                 }
             };
             if *permits == 0 || *burst == 0 || !exact {
@@ -305,7 +330,9 @@ impl<'a> Input<'a> {
         let not_after = self.u64("not after")?;
         let status = match status {
             LIVE if not_after == 0 => Status::Live,
-            RECALLED if not_after == 0 => Status::Recalled,
+            RECALLED if not_after == 0 => Status::RECALLED,
+            // Any that are not empty, until they are read.
+            UNUSED if not_after == 0 => Status::Recalled { unused: vec![0] },
             PENDING if not_after < 1 << 53 => Status::Pending { not_after, state: Vec::new() },
             _ => return Err(bad(format_args!("grant {id} has status {status} until {not_after}"))),
         };

@@ -40,6 +40,7 @@ pub(super) fn kernel(share: &Share) -> u8 {
         Share::Bucket(_) => 1,
         Share::Fixed(_) => 2,
         Share::Sliding(_) => 3,
+        Share::Composite(_) => 4,
     }
 }
 
@@ -49,6 +50,21 @@ pub(crate) fn pack(kind: Kind, id: GrantId, share: &Share, state: Option<&State>
     bytes.extend([VERSION, kernel(share), kind as u8]);
     bytes.extend(id.to_bytes());
     bytes.extend([0; HEAD - LEDGER_AT]);
+    put_body(&mut bytes, share, state);
+    let ledger_at = bytes.len() as u32;
+    bytes[LEDGER_AT..LEDGER_AT + 4].copy_from_slice(&ledger_at.to_le_bytes());
+    bytes.extend(ledger);
+    bytes
+}
+
+/// A share and its state, as the scripts of its kernel know them.
+pub(super) fn body(share: &Share, state: Option<&State>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_body(&mut bytes, share, state);
+    bytes
+}
+
+fn put_body(bytes: &mut Vec<u8>, share: &Share, state: Option<&State>) {
     let mut put = |numbers: &[i64]| numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     match share {
         Share::Bucket(share) => {
@@ -81,17 +97,26 @@ pub(crate) fn pack(kind: Kind, id: GrantId, share: &Share, state: Option<&State>
                 bytes.extend(part.permits.to_le_bytes());
             }
         }
+        Share::Composite(shares) => {
+            let states = match state {
+                Some(State::Composite(states)) => &**states,
+                _ => &[],
+            };
+            bytes.push(shares.len() as u8);
+            for (index, share) in shares.iter().enumerate() {
+                bytes.push(kernel(share));
+                put_body(bytes, share, states.get(index).and_then(Option::as_ref));
+            }
+        }
     }
-    let ledger_at = bytes.len() as u32;
-    bytes[LEDGER_AT..LEDGER_AT + 4].copy_from_slice(&ledger_at.to_le_bytes());
-    bytes.extend(ledger);
-    bytes
 }
 
-/// Whether these bytes begin as a share of this kernel does that was lent under this id.
-pub(super) fn is_lent(bytes: &[u8], share: &Share, id: GrantId) -> bool {
-    let head = [VERSION, kernel(share), Kind::Lent as u8];
-    bytes.len() > HEAD && bytes[..3] == head && bytes[3..3 + GrantId::SIZE] == id.to_bytes()
+/// Whether these bytes begin as a share does that was lent under this id: one of this kernel, if it is known.
+pub(super) fn is_lent(bytes: &[u8], share: Option<&Share>, id: GrantId) -> bool {
+    bytes.len() > HEAD
+        && (bytes[0], bytes[2]) == (VERSION, Kind::Lent as u8)
+        && share.is_none_or(|share| bytes[1] == kernel(share))
+        && bytes[3..3 + GrantId::SIZE] == id.to_bytes()
 }
 
 /// A sub-key read back, to the last byte.
@@ -108,18 +133,26 @@ pub(crate) struct Packed {
 /// Reads what a test put there or a script wrote; anything else fails the test.
 #[cfg(any(test, model))]
 pub(crate) fn unpack(bytes: &[u8]) -> Packed {
-    use crate::limit::{BucketShare, WindowShare};
     assert_eq!(bytes[0], VERSION);
     let kind = [Kind::Home, Kind::Lent, Kind::Tombstone][usize::from(bytes[2])];
     let id = GrantId::from_bytes(&bytes[3..3 + GrantId::SIZE]).expect("an id");
-    let number = |at: usize| i64::from_le_bytes(bytes[HEAD + at..HEAD + at + 8].try_into().unwrap());
+    let (share, state, size) = unpack_body(bytes[1], &bytes[HEAD..]);
+    let ledger_at = u32::from_le_bytes(bytes[LEDGER_AT..LEDGER_AT + 4].try_into().unwrap()) as usize;
+    assert_eq!(ledger_at, HEAD + size, "the ledger begins behind the state");
+    Packed { kind, id, share, state, ledger: bytes[ledger_at..].to_vec() }
+}
+
+#[cfg(any(test, model))]
+fn unpack_body(kernel: u8, bytes: &[u8]) -> (Share, State, usize) {
+    use crate::limit::{BucketShare, WindowShare};
+    let number = |at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let whole = |at: usize| u64::try_from(number(at)).expect("not negative");
-    let (share, state, end) = match bytes[1] {
+    match kernel {
         1 => {
             let (rate, cost, burst) = (number(0), number(8), whole(16));
             let capacity = burst as i64 * cost;
-            let refill = (capacity as u64).div_ceil(rate as u64);
-            let share = BucketShare { rate, cost, burst, capacity, refill, paced: bytes[HEAD + 24] == 1 };
+            let refill = (capacity as u64).div_ceil(rate.max(1) as u64);
+            let share = BucketShare { rate, cost, burst, capacity, refill, paced: bytes[24] == 1 };
             (Share::Bucket(share), State::Bucket(Bucket { level: number(25), seen: whole(33) }), 41)
         }
         2 => {
@@ -128,15 +161,22 @@ pub(crate) fn unpack(bytes: &[u8]) -> Packed {
         }
         3 => {
             let share = WindowShare { permits: whole(0), window: whole(8), step: whole(16) };
-            let count = u32::from_le_bytes(bytes[HEAD + 40..HEAD + 44].try_into().unwrap()) as usize;
+            let count = u32::from_le_bytes(bytes[40..44].try_into().unwrap()) as usize;
             let part = |index: usize| Part { start: whole(44 + index * 16) as Micros, permits: whole(52 + index * 16) };
             let parts = (0..count).map(part).collect();
             let window = SlidingWindow { parts, used: whole(32), seen: whole(24) as Micros };
             (Share::Sliding(share), State::Sliding(Box::new(window)), 44 + count * 16)
         }
+        4 => {
+            let (mut shares, mut states, mut at) = (Vec::new(), Vec::new(), 1);
+            for _ in 0..bytes[0] {
+                let (share, state, size) = unpack_body(bytes[at], &bytes[at + 1..]);
+                at += 1 + size;
+                shares.push(share);
+                states.push(Some(state));
+            }
+            (Share::Composite(shares.into()), State::Composite(states.into()), at)
+        }
         other => panic!("kernel {other}"),
-    };
-    let ledger_at = u32::from_le_bytes(bytes[LEDGER_AT..LEDGER_AT + 4].try_into().unwrap()) as usize;
-    assert_eq!(ledger_at, HEAD + end, "the ledger begins behind the state");
-    Packed { kind, id, share, state, ledger: bytes[ledger_at..].to_vec() }
+    }
 }

@@ -10,24 +10,44 @@ pub(crate) enum Script {
     Bucket,
     FixedWindow,
     SlidingWindow,
+    Composite,
     HomeBucket,
     HomeFixedWindow,
     HomeSlidingWindow,
+    HomeComposite,
     Install,
     Close,
+    Tally,
+    Ring,
+    MoveOut,
+    MoveIn,
+    Counter,
+    SlidingCounter,
+    Distinct,
+    Approximate,
 }
 
 impl Script {
     /// In the order of their declaration.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Bucket,
         Self::FixedWindow,
         Self::SlidingWindow,
+        Self::Composite,
         Self::HomeBucket,
         Self::HomeFixedWindow,
         Self::HomeSlidingWindow,
+        Self::HomeComposite,
         Self::Install,
         Self::Close,
+        Self::Tally,
+        Self::Ring,
+        Self::MoveOut,
+        Self::MoveIn,
+        Self::Counter,
+        Self::SlidingCounter,
+        Self::Distinct,
+        Self::Approximate,
     ];
 
     /// What charges a share.
@@ -36,6 +56,7 @@ impl Script {
             Share::Bucket(_) => Self::Bucket,
             Share::Fixed(_) => Self::FixedWindow,
             Share::Sliding(_) => Self::SlidingWindow,
+            Share::Composite(_) => Self::Composite,
         }
     }
 
@@ -45,6 +66,7 @@ impl Script {
             Share::Bucket(_) => Self::HomeBucket,
             Share::Fixed(_) => Self::HomeFixedWindow,
             Share::Sliding(_) => Self::HomeSlidingWindow,
+            Share::Composite(_) => Self::HomeComposite,
         }
     }
 
@@ -53,11 +75,21 @@ impl Script {
             Self::Bucket => include_str!("../../lua/bucket.lua"),
             Self::FixedWindow => include_str!("../../lua/fixed_window.lua"),
             Self::SlidingWindow => include_str!("../../lua/sliding_window.lua"),
+            Self::Composite => include_str!("../../lua/composite.lua"),
             Self::HomeBucket => include_str!("../../lua/home_bucket.lua"),
             Self::HomeFixedWindow => include_str!("../../lua/home_fixed_window.lua"),
             Self::HomeSlidingWindow => include_str!("../../lua/home_sliding_window.lua"),
+            Self::HomeComposite => include_str!("../../lua/home_composite.lua"),
             Self::Install => include_str!("../../lua/install.lua"),
             Self::Close => include_str!("../../lua/close.lua"),
+            Self::Tally => include_str!("../../lua/tally.lua"),
+            Self::Ring => include_str!("../../lua/ring.lua"),
+            Self::MoveOut => include_str!("../../lua/move_out.lua"),
+            Self::MoveIn => include_str!("../../lua/move_in.lua"),
+            Self::Counter => include_str!("../../lua/counter.lua"),
+            Self::SlidingCounter => include_str!("../../lua/sliding_counter.lua"),
+            Self::Distinct => include_str!("../../lua/distinct.lua"),
+            Self::Approximate => include_str!("../../lua/approximate.lua"),
         }
     }
 

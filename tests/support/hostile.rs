@@ -25,21 +25,27 @@ type Attack = Arc<dyn Fn(&Words, &mut TcpStream) -> Act + Send + Sync>;
 
 struct State {
     port: u16,
-    real: Server,
+    /// Of the real one.
+    real: u16,
     attack: Mutex<Attack>,
     opened: AtomicUsize,
     closed: AtomicUsize,
 }
 
-pub struct Hostile(Arc<State>);
+pub struct Hostile {
+    state: Arc<State>,
+    /// Not with the state: threads that wait for connections hold on to that, and a test that ends does not wait for them.
+    _real: Server,
+}
 
 impl Hostile {
     /// The topology it tells of is itself alone, with every slot.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let real = Server::start(&[]);
         let state = Arc::new(State {
             port: listener.local_addr().unwrap().port(),
-            real: Server::start(&[]),
+            real: real.port,
             attack: Mutex::new(Arc::new(|_, _| Act::Honest)),
             opened: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
@@ -55,20 +61,20 @@ impl Hostile {
                 });
             }
         });
-        Self(state)
+        Self { state, _real: real }
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.0.port)
+        format!("redis://127.0.0.1:{}", self.state.port)
     }
 
     pub fn port(&self) -> u16 {
-        self.0.port
+        self.state.port
     }
 
     /// From now on, also on connections that are open.
     pub fn attack(&self, attack: impl Fn(&Words, &mut TcpStream) -> Act + Send + Sync + 'static) {
-        *self.0.attack.lock().unwrap() = Arc::new(attack);
+        *self.state.attack.lock().unwrap() = Arc::new(attack);
     }
 
     pub fn relent(&self) {
@@ -77,7 +83,7 @@ impl Hostile {
 
     /// Connections that came, and those of them that have ended.
     pub fn connections(&self) -> (usize, usize) {
-        (self.0.opened.load(Ordering::SeqCst), self.0.closed.load(Ordering::SeqCst))
+        (self.state.opened.load(Ordering::SeqCst), self.state.closed.load(Ordering::SeqCst))
     }
 }
 
@@ -85,7 +91,7 @@ impl State {
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         let mut requests = BufReader::new(client.try_clone()?);
-        let mut real = TcpStream::connect(("127.0.0.1", self.real.port))?;
+        let mut real = TcpStream::connect(("127.0.0.1", self.real))?;
         let mut replies = BufReader::new(real.try_clone()?);
         loop {
             let mut frame = Vec::new();

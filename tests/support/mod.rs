@@ -56,6 +56,11 @@ impl<F: Future> Manual<F> {
     pub fn is_pending(&mut self) -> bool {
         self.poll().is_pending()
     }
+
+    /// The future, for somebody else to poll.
+    pub fn into_future(self) -> std::pin::Pin<Box<F>> {
+        self.future
+    }
 }
 
 pub fn allowed(decision: Decision) -> Allowed {

@@ -29,27 +29,27 @@ impl Papers {
         Self { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() }
     }
 
-    /// A server that takes only clients with such papers.
-    pub fn server(&self, folder: &std::path::Path) -> (Server, u16) {
+    /// The options of a server that takes only clients with such papers.
+    pub fn files(&self, folder: &std::path::Path) -> [String; 6] {
         let file = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text).unwrap();
             path.to_str().unwrap().to_owned()
         };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (authority, certificate) = (file("ca.pem", &self.authority), file("cert.pem", &self.certificate));
-        let (key, port_text) = (file("key.pem", &self.key), port.to_string());
-        let server = Server::start(&[
-            "--tls-port",
-            &port_text,
-            "--tls-ca-cert-file",
-            &authority,
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-        ]);
-        (server, port)
+        let key = file("key.pem", &self.key);
+        let [ca_option, cert_option, key_option] =
+            ["--tls-ca-cert-file", "--tls-cert-file", "--tls-key-file"].map(str::to_owned);
+        [ca_option, authority, cert_option, certificate, key_option, key]
+    }
+
+    /// Such a server, and its port.
+    pub fn server(&self, folder: &std::path::Path) -> (Server, u16) {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port_text, files) = (port.to_string(), self.files(folder));
+        let mut options = vec!["--tls-port", &port_text];
+        options.extend(files.iter().map(String::as_str));
+        (Server::start(&options), port)
     }
 }
 

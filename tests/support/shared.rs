@@ -25,7 +25,11 @@ pub const SPLIT: [&str; 4] = [
     "sliding-window 300/365days",
 ];
 /// The same for those that are never split.
-pub const WHOLE: [&str; 2] = ["sliding-log 300/365days", "pacing-queue 300/day capacity 300"];
+pub const WHOLE: [&str; 3] = [
+    "sliding-log 300/365days",
+    "pacing-queue 300/day capacity 300",
+    "token-bucket 400/day burst 300 + sliding-window 320/300days + fixed-window 350/365days",
+];
 /// What each of them has.
 pub const BURST: u64 = 300;
 
@@ -38,7 +42,33 @@ pub fn url(server: &Server) -> String {
 
 /// A client with time-outs that no stall of a busy machine reaches, and that says what went wrong.
 pub fn client(server: &Server) -> Builder {
-    candid(Limiter::builder().redis([url(server)]).timeout(Duration::from_secs(10)))
+    client_at([url(server)])
+}
+
+fn client_at(urls: impl IntoIterator<Item = String>) -> Builder {
+    let builder = Limiter::builder();
+    let builder = if cluster::is_ring() {
+        cluster::OWNER_BY_RING.get_or_init(|| owner_by_ring);
+        builder.ring(urls)
+    } else {
+        builder.redis(urls)
+    };
+    candid(builder.timeout(Duration::from_secs(10)))
+}
+
+/// The node of a ring that has a slot, as a client sees it.
+fn owner_by_ring(cluster: &Cluster, slot: u16) -> usize {
+    let limiter = client_at(cluster.nodes.iter().map(|node| url(&node.server))).build().unwrap();
+    let watch = limiter.watch_topology().unwrap().expect("a ring has a topology");
+    let patience = Instant::now();
+    loop {
+        let topology = watch.current();
+        if let Some(master) = topology.master_of(shardlimit::Slot::new(slot).unwrap()) {
+            return cluster.nodes.iter().position(|node| node.server.port == master.port).expect("one of ours");
+        }
+        assert!(patience.elapsed() < Duration::from_secs(30), "waited 30 s for the ring");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A client whose calls wait for as long as its requests may take, and then say what went wrong.
@@ -48,6 +78,9 @@ pub fn candid(builder: Builder) -> Builder {
 
 /// A client that knows one node of the cluster.
 pub fn client_of(cluster: &Cluster, node: usize) -> Builder {
+    if cluster::is_ring() {
+        return client_at(cluster.nodes.iter().map(|node| url(&node.server)));
+    }
     client(&cluster.nodes[node].server)
 }
 

@@ -4,17 +4,16 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use tracing::Instrument;
 
 use super::entry::{Entry, View};
-use super::held::{Asked, Turn};
+use super::held::Asked;
 use super::job::{Answer, Miss, Outcome, Work};
 use super::lane::Lane;
 use super::{SharedLimit, escrow, gather};
 use crate::clock::Micros;
-use crate::decision::{DecidedBy, Decision, Peek, Receipt, StoreFacts};
+use crate::decision::{Decision, Receipt, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::batch::NEVER;
 use crate::key::Slot;
@@ -27,8 +26,6 @@ use crate::sync::Arc;
 pub(super) const SILENCE: Micros = 1_000_000;
 /// A client that has not heard from home for so long was idle, or home was out of reach.
 const IDLE: Micros = 3 * SILENCE;
-/// How soon a call that waits asks again where no answer says when.
-const AGAIN: Micros = 2_000;
 /// How often a call may find its plan replaced under it.
 pub(super) const ATTEMPTS: usize = 5;
 
@@ -68,7 +65,7 @@ impl SharedLimit {
         self.ask_store(entry, permits, now, within).await
     }
 
-    async fn ask_store(
+    pub(super) async fn ask_store(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         permits: u64,
@@ -179,7 +176,9 @@ impl SharedLimit {
             return denied;
         }
         let now = self.clock.now();
-        if let Some(purse) = &entry.purse
+        // What has come while others wait is theirs.
+        if entry.waits.is_empty()
+            && let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
         {
             return decision;
@@ -283,6 +282,7 @@ impl SharedLimit {
         if found.verdict.lack == NEVER {
             return Err(Miss::Stale);
         }
+        entry.pass_turn();
         let now = self.clock.now();
         let opens_in = |lane: &Arc<Lane>| lane.opens_in(&lane.ceiling.known(), permits, now);
         let elsewhere = view.lanes.iter().filter(|other| other.slot != asked && !other.is_sick(now));
@@ -291,7 +291,8 @@ impl SharedLimit {
         // matter: they may well be denied.
         let ceiling = found.round.lane.ceiling.known().opens_in(&found.share, permits, 0, now).unwrap_or(0);
         let here = found.time(found.verdict.lack).max(ceiling);
-        Ok(Decision::denied_by_store(found.facts, elsewhere.map_or(here, |other| other.min(here))))
+        let facts = StoreFacts { part: found.verdict.part(&found.share), ..found.facts };
+        Ok(Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here))))
     }
 
     pub(super) async fn ask(
@@ -302,115 +303,6 @@ impl SharedLimit {
         (now, due): (Micros, Micros),
     ) -> Answer {
         Asked::new(self, entry, lane, work, (now, due), waker().await).await
-    }
-
-    /// # Cancel safety
-    /// It changes nothing, whenever it is dropped.
-    pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
-        let mut looked = self.on_all(entry, Work::Look).await?;
-        // What is on its way is nowhere to be seen. Where it can't arrive, what is left is what can be seen.
-        if looked.0.is_moving() && self.finish_moves(entry).await.is_ok() {
-            looked = self.on_all(entry, Work::Look).await?;
-        }
-        let (view, outcomes) = looked;
-        let exact = view.lanes.len() == 1;
-        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
-        for found in &outcomes {
-            facts.remaining += found.free();
-            facts.reset_after = facts.reset_after.max(found.reset_after());
-        }
-        Ok(Peek::by_store(facts))
-    }
-
-    /// # Cancel safety
-    /// Some shards may be reset and others not.
-    pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Error> {
-        let (view, _) = self.on_all(entry, Work::Reset).await?;
-        // What was taken ahead is void: the shards are as new without it.
-        if let Some(purse) = &entry.purse {
-            drop(purse.take_back(None));
-        }
-        view.lanes.iter().for_each(|lane| entry.open(lane));
-        Ok(())
-    }
-
-    /// The same on every shard at once; home's answer tells whether the plan is still this one.
-    async fn on_all(self: &Arc<Self>, entry: &Arc<Entry>, work: Work) -> Result<(Arc<View>, Vec<Outcome>), Error> {
-        for _ in 0..ATTEMPTS {
-            let view = entry.view();
-            let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work.clone())).collect();
-            let mut outcomes = Vec::with_capacity(answers.len());
-            let mut stale = false;
-            for answer in answers {
-                match answer.await {
-                    Ok(outcome) => outcomes.push(outcome),
-                    Err(Miss::Stale) => stale = true,
-                    Err(miss) => return Err(miss.into_error()),
-                }
-            }
-            if !stale && entry.view().id == view.id {
-                return Ok((view, outcomes));
-            }
-        }
-        Err(Miss::Stale.into_error())
-    }
-
-    /// Asks until it is allowed or `timeout` has passed, not before an answer says that it is worth it. Each time it asks it may
-    /// take as long as any call: `within`.
-    ///
-    /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
-    pub(crate) async fn acquire_within(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        permits: u64,
-        timeout: Duration,
-        within: Option<Micros>,
-    ) -> Result<Decision, Error> {
-        let timeout = Micros::try_from(timeout.as_micros()).unwrap_or(Micros::MAX);
-        let deadline = self.clock.now().saturating_add(timeout);
-        loop {
-            let decision = match self.acquire(entry, permits, within).await {
-                // Nothing was charged: there may be a way, or a permit, before the deadline.
-                Err(error) if error.kind() == ErrorKind::NotSent && self.clock.now() + AGAIN < deadline => {
-                    self.until(self.clock.now() + AGAIN).await;
-                    continue;
-                }
-                decision => decision?,
-            };
-            let (now, wait) = (self.clock.now(), decision.time_to_wait());
-            let due = now.saturating_add(wait.as_micros() as Micros);
-            match decision {
-                Decision::Allowed(allowed) if wait.is_zero() => return Ok(Decision::Allowed(allowed)),
-                Decision::Allowed(allowed) if due <= deadline => {
-                    let turn = Turn::new(self, entry, allowed);
-                    self.until(due).await;
-                    let allowed = turn.take().expect("nobody else takes it");
-                    return Ok(Decision::Allowed(allowed.waited()));
-                }
-                // A turn in a pacing queue that comes too late: it is given back, and the answer is no.
-                Decision::Allowed(allowed) => {
-                    let denied = allowed.denied_by(due - deadline);
-                    self.refund(entry, allowed.receipt(), permits).await?;
-                    return Ok(denied);
-                }
-                Decision::Denied(denied) if due > deadline || now >= deadline => return Ok(Decision::Denied(denied)),
-                Decision::Denied(_) => self.until(if wait.is_zero() { now + AGAIN } else { due }).await,
-            }
-        }
-    }
-
-    async fn until(&self, due: Micros) {
-        let mut alarm = None;
-        poll_fn(|context| {
-            if self.clock.now() >= due {
-                return Poll::Ready(());
-            }
-            alarm = Some(self.clock.wake_at(due, context.waker()));
-            Poll::Pending
-        })
-        .await;
-        drop(alarm);
     }
 }
 

@@ -4,18 +4,17 @@
 //! after the sending: counted from there, the ceiling can only be too high. A call for more than that is denied without
 //! asking. What it does not see are the refunds and resets of other clients: so an answer counts for a while only.
 
-use crossbeam_utils::atomic::AtomicCell;
-
 use crate::clock::Micros;
 use crate::kernel::Header;
 use crate::kernel::batch::NEVER;
 use crate::limit::{BucketShare, Share};
+use crate::sync::AtomicCell;
 
 /// Clients that were denied together do not ask again together: each waits for up to this much longer, and a quarter of it
 /// at the least, drawn anew for each answer: a question that comes a little too early is asked in vain. Two milliseconds
 /// hold some batches of a busy client, and no share is split so small that it fills up in ten times that. A share that
 /// does takes an eighth of its refill.
-const SPREAD: Micros = 2_000;
+pub(super) const SPREAD: Micros = 2_000;
 
 /// Read without a lock, by every call that goes to the store.
 pub(crate) struct Ceiling(AtomicCell<Known>);
@@ -71,7 +70,7 @@ impl Ceiling {
             Share::Bucket(bucket) => {
                 bucket.cost - bucket.rate * until.saturating_sub(now).min(2 * bucket.refill) as i64
             }
-            Share::Fixed(_) | Share::Sliding(_) => 0,
+            Share::Fixed(_) | Share::Sliding(_) | Share::Composite(_) => 0,
         };
         self.0.store(Known { sent: now, holds: until, level, new_at: until, until, from: 1, spread: 0 });
     }
@@ -95,14 +94,12 @@ impl Known {
                 let ends = header.at - header.at % window.window + window.window;
                 (header.level.max(0) as u64 + 1, sent + (ends - header.now))
             }
-            Share::Sliding(_) => denied.map_or((u64::MAX, 0), |(permits, lack)| (permits, after(lack))),
+            Share::Sliding(_) | Share::Composite(_) => {
+                denied.map_or((u64::MAX, 0), |(permits, lack)| (permits, after(lack)))
+            }
         };
         let exhausted = denied.is_some() || header.level < share.cost();
-        let refill = match share {
-            Share::Bucket(bucket) => bucket.refill,
-            Share::Fixed(window) | Share::Sliding(window) => window.window,
-        };
-        let most = SPREAD.min(refill / 8);
+        let most = SPREAD.min(period(share) / 8);
         Self {
             sent,
             holds: sent + rand::random_range(cap / 2..=cap),
@@ -146,7 +143,8 @@ impl Known {
                 let shut = self.counts(now) && wanted >= self.from && now < self.until + self.spread;
                 Some(if shut { self.until + self.spread - now } else { 0 })
             }
-            Share::Sliding(_) => {
+            Share::Composite(_) if permits > share.burst() => None,
+            Share::Sliding(_) | Share::Composite(_) => {
                 let shut = self.counts(now) && permits >= self.from && now < self.until + self.spread;
                 Some(if shut { self.until + self.spread - now } else { 0 })
             }
@@ -161,8 +159,8 @@ impl Known {
         }
     }
 
-    /// The most permits that the shard can have. For a sliding window, of which an answer does not say when it comes
-    /// back, an estimate.
+    /// The most permits that the shard can have. For a sliding window and a composite, of which an answer does not say when
+    /// they come back, an estimate.
     pub(super) fn most(&self, share: &Share, now: Micros) -> u64 {
         match share {
             Share::Bucket(bucket) if self.counts(now) => match self.units(bucket, 0, now) {
@@ -170,14 +168,14 @@ impl Known {
                 units => units as u64 / bucket.cost as u64,
             },
             Share::Bucket(bucket) => bucket.burst,
-            Share::Fixed(_) if self.counts(now) && now < self.until => self.level.max(0) as u64,
+            Share::Fixed(_) | Share::Composite(_) if self.counts(now) && now < self.until => self.level.max(0) as u64,
             Share::Sliding(window) if self.counts(now) => {
                 // What was used comes back about evenly.
                 let since = now.saturating_sub(self.sent).min(window.window);
                 let used = window.permits.saturating_sub(self.level.max(0) as u64);
                 window.permits - (used as f64 * (1.0 - since as f64 / window.window as f64)) as u64
             }
-            Share::Fixed(window) | Share::Sliding(window) => window.permits,
+            Share::Fixed(_) | Share::Sliding(_) | Share::Composite(_) => share.burst(),
         }
     }
 
@@ -195,6 +193,15 @@ impl Known {
     fn units(&self, bucket: &BucketShare, spread: Micros, now: Micros) -> i64 {
         let since = now.saturating_sub(self.sent).saturating_sub(spread).min(2 * bucket.refill);
         (self.level + bucket.rate * since as i64).min(bucket.capacity)
+    }
+}
+
+/// The time in which what a share holds comes back; of a composite, of the part that is the first.
+fn period(share: &Share) -> Micros {
+    match share {
+        Share::Bucket(bucket) => bucket.refill,
+        Share::Fixed(window) | Share::Sliding(window) => window.window,
+        Share::Composite(shares) => shares.iter().map(period).min().unwrap_or(0),
     }
 }
 

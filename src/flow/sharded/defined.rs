@@ -70,7 +70,7 @@ impl SharedLimit {
 
     /// Refuses what no key could ever be granted, as far as is known.
     #[inline]
-    pub(super) fn check_permits(&self, permits: u64) -> Result<(), Error> {
+    pub(crate) fn check_permits(&self, permits: u64) -> Result<(), Error> {
         if permits == 0 || permits > self.largest.load(Ordering::Relaxed) {
             return self.limit().check_permits(permits);
         }

@@ -9,6 +9,7 @@ use super::round::{Decided, Round, Sealed};
 use super::watch::Watch;
 use super::{SharedLimit, escrow};
 use crate::clock::Micros;
+use crate::decision::StoreFacts;
 use crate::kernel::{Batch, Refund};
 use crate::observe;
 use crate::store::cluster::{Fault, Request};
@@ -99,7 +100,14 @@ async fn send(
     let reply = limit.engine.transport.run(&request).await;
     let parsed = |value| Reply::parse(value, &sealed.asks).map_err(|bad| Fault::Unknown(bad.to_string()));
     match reply.and_then(parsed) {
-        Ok(reply) => answered(limit, entry, lane, (round, sealed, sent), reply).await,
+        Ok(reply) => {
+            let comes_back = sealed.reset || !refunds.is_empty();
+            answered(limit, entry, lane, (round, sealed, sent), &refunds, reply).await;
+            // Only now: before, the last answer would tell those who wait that there is nothing.
+            if comes_back {
+                entry.waits.stir();
+            }
+        }
         Err(fault) => {
             observe::fault(&limit.name, &entry.key, &fault);
             lane.failed(limit.clock.now(), &fault.clone().what());
@@ -117,6 +125,7 @@ async fn answered(
     entry: &Arc<Entry>,
     lane: &Arc<Lane>,
     (round, sealed, sent): (&Arc<Round>, Sealed, Micros),
+    refunds: &[Refund],
     reply: Reply,
 ) {
     let (id, ledger, header, load, verdicts) = match reply {
@@ -140,7 +149,7 @@ async fn answered(
             };
         }
     };
-    let mut share = lane.share;
+    let mut share = lane.share.clone();
     match ledger.map(|ledger| Ledger::decode(&ledger)) {
         None => {}
         Some(Ok(ledger)) => {
@@ -167,10 +176,13 @@ async fn answered(
     }
     // A look at a key that nobody has used makes no home that could lend anything.
     let used = verdicts.iter().any(|verdict| verdict.granted > 0);
+    limit.tally(entry, (&sealed.asks, &verdicts, refunds), header.now, now);
     lane.note(&sealed, &header, &share, &verdicts, (sent, limit.ceiling));
     let facts = {
         let (view, now) = (entry.load(), limit.clock.now());
-        let facts = view.facts(Some((lane, &header, &share)), now);
+        let denied = sealed.asks.iter().zip(&verdicts).find(|(ask, verdict)| verdict.granted < ask.count);
+        let part = denied.map_or(0, |(_, verdict)| verdict.part(&share));
+        let facts = StoreFacts { part, ..view.facts(Some((lane, &header, &share)), now) };
         entry.look_out(&facts, now, if limit.ceiling > 0 { view.shut_until(now) } else { 0 });
         facts
     };

@@ -1,5 +1,6 @@
 //! A key as this process knows it: its plan and the lanes to its shards.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -8,14 +9,16 @@ use super::SharedLimit;
 use super::job::{free, reset_after};
 use super::lane::{Counts, Lane, UNKNOWN, is_due};
 use super::purse::Purse;
-use super::turn::Turns;
+use super::tally::Tally;
+use super::turn::{STAY, Turns};
+use super::waits::Waits;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::kernel::Header;
 use crate::key::{Slot, home_slot, sub_key};
-use crate::limit::Share;
+use crate::limit::{Limit, Share};
 use crate::plan::{SET, SET_KEY, ShardCounts, Shards};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Ledger, Status};
 
@@ -48,6 +51,10 @@ pub(crate) struct Entry {
     home_time: AtomicU64,
     /// What its last answer says to all calls.
     outlook: Outlook,
+    /// What is told of its admissions, if it is one of those that are watched.
+    tally: OnceLock<Box<Tally>>,
+    /// Calls that wait for it.
+    pub(super) waits: Waits,
     /// Permits held here, of a leased limit.
     pub(super) purse: Option<Box<Purse>>,
     /// Held by the one task of this process that moves the key's shares.
@@ -69,6 +76,8 @@ struct Outlook {
     new_at: AtomicU64,
     /// Until then none of them can grant anything, by this process's clock.
     shut_until: AtomicU64,
+    /// The part of a composite limit that denied last, as [`StoreFacts`] has it.
+    part: AtomicU8,
 }
 
 /// The plan in force, as far as it is known here.
@@ -82,6 +91,8 @@ pub(crate) struct View {
     pub lanes: Box<[Arc<Lane>]>,
     /// Permits that the least of them holds.
     pub least_burst: u64,
+    /// For how long calls may share a turn.
+    stay: Micros,
     /// Of each slot that the key ever had a lane to: a share that was lost comes back, and its counts go on.
     counts: Box<[(Slot, Arc<Counts>)]>,
 }
@@ -108,7 +119,7 @@ impl View {
     /// What is left on all shards: exact where one shard is all there is, else what they can have at the most.
     pub(super) fn facts(&self, latest: Option<(&Lane, &Header, &Share)>, now: Micros) -> StoreFacts {
         let exact = self.lanes.len() == 1 && latest.is_some();
-        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store };
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store, part: 0 };
         for lane in &self.lanes {
             match latest {
                 Some((asked, header, share)) if asked.slot == lane.slot => {
@@ -151,6 +162,7 @@ impl Entry {
                 since: 0,
                 lanes: Box::default(),
                 least_burst: 0,
+                stay: 0,
                 counts: Box::default(),
             }),
             replacing: Mutex::default(),
@@ -158,6 +170,8 @@ impl Entry {
             asked: AtomicU64::new(0),
             home_time: AtomicU64::new(0),
             outlook: Outlook::default(),
+            tally: OnceLock::new(),
+            waits: Waits::default(),
             purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
@@ -185,6 +199,16 @@ impl Entry {
         view.is_split() || view.ledger.wanted().revision >= SET_KEY || view.home().has_kept()
     }
 
+    /// What is told of its admissions; `begin` may have it told of from now on.
+    pub(super) fn tally(&self, begin: impl FnOnce() -> Option<Tally>) -> Option<&Tally> {
+        if self.tally.get().is_none()
+            && let Some(tally) = begin()
+        {
+            let _ = self.tally.set(Box::new(tally));
+        }
+        self.tally.get().map(Box::as_ref)
+    }
+
     /// Takes over what was kept of it while it was idle.
     pub(super) fn shut(&self, now: Micros, until: Micros) {
         let view = self.view.load();
@@ -199,15 +223,21 @@ impl Entry {
     pub(super) fn look_out(&self, facts: &StoreFacts, now: Micros, shut_until: Micros) {
         self.outlook.remaining.store(facts.remaining, Ordering::Relaxed);
         self.outlook.new_at.store(now + facts.reset_after, Ordering::Relaxed);
+        self.outlook.part.store(facts.part, Ordering::Relaxed);
         self.outlook.shut_until.store(shut_until, Ordering::Relaxed);
     }
 
     /// What is left of the key, and how long until it is as new, as of the last answer.
     #[inline]
     pub(super) fn outlook(&self, now: Micros, decided_by: DecidedBy) -> StoreFacts {
-        let Outlook { remaining, new_at, .. } = &self.outlook;
-        let reset_after = new_at.load(Ordering::Relaxed).saturating_sub(now);
-        StoreFacts { remaining: remaining.load(Ordering::Relaxed), reset_after, exact: false, decided_by }
+        let Outlook { remaining, new_at, part, .. } = &self.outlook;
+        StoreFacts {
+            remaining: remaining.load(Ordering::Relaxed),
+            reset_after: new_at.load(Ordering::Relaxed).saturating_sub(now),
+            exact: false,
+            decided_by,
+            part: part.load(Ordering::Relaxed),
+        }
     }
 
     /// How long until any shard could grant anything; zero if one could.
@@ -239,8 +269,12 @@ impl Entry {
         self.view().counts.iter().map(of).collect()
     }
 
+    pub(super) fn pass_turn(&self) {
+        self.turns.pass();
+    }
+
     pub(super) fn next_turn(&self, now: Micros) -> u64 {
-        self.turns.next(self.owner, now)
+        self.turns.next(self.owner, || self.load().stay, now)
     }
 
     /// Home answered a request that was sent at `asked`.
@@ -333,7 +367,7 @@ impl Entry {
         if ledger.grants.is_empty() && ledger.next.is_none() {
             return (set, LEAST_LIFE);
         }
-        let lent = ledger.grants.iter().filter(|grant| grant.status != Status::Recalled);
+        let lent = ledger.grants.iter().filter(|grant| !grant.status.is_recalled());
         let longest = lent.map(|grant| refill(&ledger.share_of(grant))).max().unwrap_or(0);
         let longest = longest.max(refill(&ledger.home_share())) / 1_000;
         // Twice a refill: a debt may be as large as a full bucket.
@@ -357,7 +391,8 @@ impl Entry {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, &self.key);
             let counted = counts.iter().find(|(of, _)| *of == slot).map(|(_, counts)| Arc::clone(counts));
             let counts = counted.unwrap_or_else(|| {
-                counts.push((slot, Arc::default()));
+                let fresh = Counts { crowd: Arc::clone(&limit.crowd), ..Counts::default() };
+                counts.push((slot, Arc::new(fresh)));
                 Arc::clone(&counts[counts.len() - 1].1)
             });
             Arc::new(Lane::new(slot, sub_key, id, share, parts, is_home, life, counts))
@@ -371,8 +406,15 @@ impl Entry {
             );
         }
         let least_burst = lanes.iter().map(|lane| lane.burst).min().unwrap_or(0);
-        View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), least_burst, counts: counts.into() }
+        let stay = stay(ledger.limit(), least_burst);
+        View { id, ledger, since: limit.clock.now(), lanes: lanes.into(), least_burst, stay, counts: counts.into() }
     }
+}
+
+/// For how long calls may stay with one shard: at the limit's rate they take a quarter of what the least of them holds.
+fn stay(limit: &Limit, least_burst: u64) -> Micros {
+    let quarter = u128::from(least_burst) * limit.period().as_micros() / (4 * u128::from(limit.permits()));
+    Micros::try_from(quarter).unwrap_or(STAY).min(STAY)
 }
 
 /// How long until a share is as new, at the most.
@@ -380,5 +422,6 @@ fn refill(share: &Share) -> Micros {
     match share {
         Share::Bucket(bucket) => bucket.refill,
         Share::Fixed(window) | Share::Sliding(window) => 2 * window.window,
+        Share::Composite(shares) => shares.iter().map(refill).max().unwrap_or(0),
     }
 }

@@ -80,7 +80,7 @@ impl View {
     /// be another by now.
     pub(super) fn opens_together_in(&self, permits: u64, now: Micros) -> Option<Micros> {
         let is_known = self.lanes.iter().any(|lane| lane.ceiling.known().counts(now));
-        if !is_known || matches!(self.home().share, Share::Sliding(_)) {
+        if !is_known || matches!(self.home().share, Share::Sliding(_) | Share::Composite(_)) {
             return None;
         }
         let most: u64 = self.lanes.iter().map(|lane| lane.ceiling.known().most(&lane.share, now)).sum();
@@ -89,7 +89,7 @@ impl View {
 
     /// Not before this could so many permits have come back.
     fn brings_in(&self, lacking: u64, now: Micros) -> Micros {
-        let time = match self.home().share {
+        let time = match &self.home().share {
             Share::Bucket(_) => {
                 let whole = self.ledger.limit();
                 (u128::from(lacking) * whole.period().as_micros() / u128::from(whole.permits())) as u64
@@ -99,6 +99,7 @@ impl View {
             }
             // When its next part goes is not known: soon, but not so soon that asking again is all one does.
             Share::Sliding(window) => window.step.min(1_000),
+            Share::Composite(_) => 1_000,
         };
         time.max(1)
     }

@@ -8,8 +8,9 @@ use super::entry::Entry;
 use super::job::{Answer, Work};
 use super::lane::{Drive, Lane};
 use super::round::Seat;
+use super::settle::lane_of;
 use crate::clock::Micros;
-use crate::decision::{Allowed, Charge};
+use crate::decision::{Allowed, Charge, Receipt};
 use crate::key::Slot;
 use crate::sync::Arc;
 
@@ -165,11 +166,28 @@ impl<'a> Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let Some(allowed) = &self.allowed else { return };
-        let view = self.entry.view();
-        for charge in allowed.receipt().charges() {
-            if let Some(lane) = view.lanes.iter().find(|lane| lane.slot == charge.slot) {
-                give_back(self.limit, self.entry, lane, &charge);
+        if let Some(allowed) = self.allowed.take() {
+            self.limit.give_back_all(self.entry, allowed.into_receipt());
+        }
+    }
+}
+
+impl SharedLimit {
+    /// Gives back what a call was charged that nobody was told of, and waits for nothing.
+    pub(crate) fn give_back_all(self: &Arc<Self>, entry: &Arc<Entry>, receipt: Receipt) {
+        let view = entry.view();
+        if receipt.charges().any(|charge| lane_of(&view, &charge).is_none()) {
+            // Of a key that this process has forgotten, or whose plan is another by now: home is asked for it first.
+            let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
+            let _ = self.engine.spawn(async move {
+                let _ = limit.settle(&entry, &receipt, 0).await;
+                limit.rest(entry);
+            });
+            return;
+        }
+        for charge in receipt.charges() {
+            if let Some(lane) = lane_of(&view, &charge) {
+                give_back(self, entry, lane, &charge);
             }
         }
     }

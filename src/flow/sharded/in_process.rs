@@ -12,13 +12,43 @@ use crate::sync::Arc;
 
 impl SharedLimit {
     /// None: only the store can tell.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn try_acquire(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
+        // Before anything else: there it costs four instructions, and later on ten.
+        if !entry.waits.is_empty() {
+            return self.try_behind(entry, permits);
+        }
+        self.try_without_line(entry, permits)
+    }
+
+    #[inline(always)]
+    fn try_without_line(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
         self.check_permits(permits)?;
         let now = self.clock.now();
-        if let Some(decision) = self.at_once(entry, permits, now) {
-            return Ok(Some(decision));
+        match self.in_process(entry, permits, now) {
+            Some(decision) => Ok(Some(decision)),
+            None => self.look_at_shards(entry, permits, now),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_behind(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64) -> Result<Option<Decision>, Error> {
+        self.check_permits(permits)?;
+        match self.behind(entry, permits, self.clock.now()) {
+            Some(denied) => Ok(Some(denied)),
+            None => self.try_without_line(entry, permits),
+        }
+    }
+
+    /// A denial that only the shards together can tell, or what the failure policy says if none of them answers.
+    #[inline(never)]
+    fn look_at_shards(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+        now: Micros,
+    ) -> Result<Option<Decision>, Error> {
         let view = entry.load();
         if let Some(sick) = view.lanes.iter().find(|lane| !lane.is_sick(now)).map_or(view.lanes.first(), |_| None) {
             self.try_again(entry, sick, now);
@@ -27,9 +57,20 @@ impl SharedLimit {
         Ok(self.shut(entry, &view, permits, now))
     }
 
-    /// What can be told without a look at the shards: a lease has permits, or none of them can have any.
+    /// What can be told without a look at the shards: others wait already, a lease has permits, or no shard can have any.
     #[inline(always)]
     pub(super) fn at_once(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Option<Decision> {
+        if !entry.waits.is_empty()
+            && let Some(denied) = self.behind(entry, permits, now)
+        {
+            return Some(denied);
+        }
+        self.in_process(entry, permits, now)
+    }
+
+    /// The same where nobody waits, or for the head of the line.
+    #[inline(always)]
+    pub(super) fn in_process(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, now: Micros) -> Option<Decision> {
         if let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
         {
@@ -84,7 +125,7 @@ impl SharedLimit {
             return None;
         }
         let mut wait = Micros::MAX;
-        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact: false, decided_by: DecidedBy::Ceiling };
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, ..entry.outlook(now, DecidedBy::Ceiling) };
         for lane in &view.lanes {
             let known = lane.ceiling.known();
             match lane.opens_in(&known, permits, now) {

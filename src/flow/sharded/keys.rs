@@ -78,11 +78,36 @@ impl SharedLimit {
             Ok(entry) => return self.try_acquire(&entry, permits),
             Err(shut_until) => shut_until,
         };
+        Ok(self.shut_while_idle(key, permits, shut_until))
+    }
+
+    /// A denial, if it is known in process. Nothing is taken.
+    pub(crate) fn denies(&self, key: &[u8], permits: u64) -> Option<Decision> {
+        let entry = match self.keys.find(key) {
+            Ok(entry) => InUse { limit: self, entry: Some(entry) },
+            Err(shut_until) => return self.shut_while_idle(key, permits, shut_until),
+        };
         let now = self.clock.now();
-        let Some(wait) = shut_until.checked_sub(now).filter(|wait| *wait > 0) else { return Ok(None) };
+        if !entry.waits.is_empty()
+            && let Some(denied) = self.behind(&entry, permits, now)
+        {
+            return Some(denied);
+        }
+        let view = entry.load();
+        // A lease may have some, and of a shard that does not answer the policy may know better.
+        if entry.purse.is_some() || view.lanes.iter().any(|lane| lane.is_sick(now)) {
+            return None;
+        }
+        self.shut(&entry, &view, permits, now)
+    }
+
+    fn shut_while_idle(&self, key: &[u8], permits: u64, shut_until: Micros) -> Option<Decision> {
+        let now = self.clock.now();
+        let wait = shut_until.checked_sub(now).filter(|wait| *wait > 0)?;
         self.tell_denied(key, permits, now);
-        let facts = StoreFacts { remaining: 0, reset_after: wait, exact: false, decided_by: DecidedBy::Ceiling };
-        Ok(Some(Decision::denied_by_store(facts, wait)))
+        let facts =
+            StoreFacts { remaining: 0, reset_after: wait, exact: false, decided_by: DecidedBy::Ceiling, part: 0 };
+        Some(Decision::denied_by_store(facts, wait))
     }
 
     /// Lets go of an entry. A key that nobody uses any more falls idle.

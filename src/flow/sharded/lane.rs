@@ -9,7 +9,9 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+use super::ahead::Ahead;
 use super::ceiling::{Ceiling, Known, Note};
+use super::crowd::Crowd;
 use super::fallback::Fallback;
 use super::health::Health;
 use super::job::{Miss, Work};
@@ -68,6 +70,8 @@ pub(crate) struct Lane {
 /// What this process had of one shard, and goes by without it.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
+    /// What the limiter has under way in all.
+    pub crowd: Arc<Crowd>,
     pub runs: AtomicU64,
     pub allowed: AtomicU64,
     pub denied: AtomicU64,
@@ -113,31 +117,6 @@ pub(super) enum Start {
     Send(Load),
     /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
     Spawn(Drive, Waker),
-}
-
-/// What calls on their way ask for. Leases do not count: what they bring is there for the next call.
-#[derive(Clone, Copy, Default)]
-struct Ahead {
-    permits: u64,
-    /// The largest ask among them, or among those before them since the lane was idle.
-    largest: u64,
-}
-
-impl Ahead {
-    const LARGE: u64 = u16::MAX as u64;
-
-    /// Both in one word: 48 bits of permits, and the largest ask as far as 16 bits can say it.
-    fn packed(self) -> u64 {
-        self.permits.min(u64::MAX >> 16) << 16 | self.largest.min(Self::LARGE)
-    }
-
-    /// Permits that are surely taken, or not to be had, before an ask for `permits` is decided. A smaller ask can be granted where
-    /// a larger one before it is denied, so only asks that are no larger count.
-    #[inline]
-    fn of(packed: u64, permits: u64) -> u64 {
-        let largest = packed & Self::LARGE;
-        if largest <= permits && largest < Self::LARGE { packed >> 16 } else { 0 }
-    }
 }
 
 /// What goes out together.
@@ -244,6 +223,13 @@ impl Lane {
                     format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
                 return (Round::refused(self, Miss::not_sent("redis", message)), Start::Crowded);
             }
+            if self.counts.crowd.is_full() {
+                let message = format!(
+                    "{} requests of all keys are under way already; nothing was charged; see max_in_flight",
+                    self.counts.crowd.most
+                );
+                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Crowded);
+            }
             queue.rounds.push_back(Round::new(self));
         }
         if let Work::Ask(permits) = work {
@@ -274,6 +260,15 @@ impl Lane {
     /// The first deadline of the calls that wait for the next round, or earlier.
     pub(super) fn first_due(&self) -> Micros {
         self.first_due.load(Ordering::Relaxed)
+    }
+
+    /// Says when deadlines are looked at next: at `due`, or at the first deadline of those who wait if that is earlier. Under the
+    /// lock that calls join under: one that comes meanwhile is seen here, or sees this and hurries.
+    pub(super) fn look_by(&self, due: Micros) -> Micros {
+        let _queue = lock(&self.queue);
+        let due = due.min(self.first_due());
+        self.looks_at.store(due, Ordering::Relaxed);
+        due
     }
 
     /// Lets those of them go whose deadline has passed.
@@ -368,7 +363,7 @@ impl Lane {
     }
 
     /// These calls are on their way no more.
-    fn leave(&self, sealed: &Sealed) {
+    pub(super) fn leave(&self, sealed: &Sealed) {
         let ahead = &mut lock(&self.queue).ahead;
         self.waiting.store(self.waiting() - sealed.calls(), Ordering::Relaxed);
         ahead.permits -= sealed.asked;

@@ -105,7 +105,8 @@ impl SharedLimit {
             until = until.min(sent + (window.window - header.at % window.window));
         }
         purse.add(Lease { charge: found.charge(found.verdict.granted), until });
-        if !purse.listed.swap(true, Ordering::AcqRel) {
+        entry.waits.stir();
+        if purse.is_to_be_listed() {
             self.list(leasing, Arc::clone(entry));
         }
     }
@@ -132,6 +133,7 @@ impl SharedLimit {
                 let leased = &mut *lock(&leasing.keys);
                 // Others only add to its end.
                 let mut quiet = quiet.iter();
+                let struck_off = |entry: &Entry| entry.purse.as_ref().is_none_or(|purse| purse.is_struck_off());
                 leased.entries.retain(|entry| !(quiet.next() == Some(&true) && struck_off(entry)));
                 leased.swept = !leased.entries.is_empty();
                 !leased.swept
@@ -191,15 +193,6 @@ impl SharedLimit {
             let _ = refund.await;
         }
     }
-}
-
-/// Whether the list has no need of the key any more.
-fn struck_off(entry: &Entry) -> bool {
-    let Some(purse) = &entry.purse else { return true };
-    // Somebody may fill it right now. He finds it listed, and then the swap sees what he did before; or he does not, and
-    // lists it himself.
-    purse.listed.swap(false, Ordering::AcqRel);
-    purse.is_out() || purse.listed.swap(true, Ordering::AcqRel)
 }
 
 /// Whoever fills a purse says so until he is done, or gone.

@@ -1,18 +1,23 @@
 //! Calls on a shared store: from a key's plan to the shards that decide.
 //!
 //! * `call`: one call, from its check to its decision. `in_process`: what needs no store. `gather`: asks above one share.
-//! * `settle`: what a call did cost in the end.
+//! * `settle`: what a call did cost in the end. `look`: what concerns all shards of a key at once.
+//! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
 //! * `lane`, `round`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
-//! * `turn`: which lane is next. `watch`: the deadlines of those who wait.
+//! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
+//!   in all.
 //! * `health`, `fallback`: a shard that does not answer, and how its calls are decided without it.
 //! * `purse`, `lease`: permits taken ahead.
+//! * `tally`: how far the limit was exceeded, as all processes together see it.
 //! * `defined`: what the limit is. `escrow`, `moves`: how a key's shares come to lie where they should.
 
+mod ahead;
 mod call;
 mod ceiling;
+mod crowd;
 mod defined;
 mod drive;
 mod entry;
@@ -26,14 +31,21 @@ mod job;
 mod keys;
 mod lane;
 mod lease;
+mod look;
 mod moves;
 mod plan_view;
 mod purse;
+#[cfg(races)]
+#[path = "../../../races/src/mod.rs"]
+pub(crate) mod races;
 mod round;
+mod serve;
 mod settle;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod waits;
 mod watch;
 
 use std::task::Waker;
@@ -58,7 +70,9 @@ use keys::Keys;
 use lane::{Drive, Load, Sending, Start};
 use lease::Leasing;
 use round::Seat;
+use tally::Tallies;
 
+pub(crate) use crowd::{Crowd, MOST_ROUNDS};
 pub(crate) use defined::moment;
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;
@@ -106,10 +120,14 @@ pub(crate) struct Shared {
     /// For how long a ceiling counts at the most; zero: not at all.
     pub ceiling: Duration,
     pub max_keys: usize,
+    /// What is under way, of all limits together.
+    pub crowd: Arc<Crowd>,
     /// Runs a second from which a key is hot.
     pub hot: u64,
     /// Whether its limits begin in shadow mode.
     pub shadow: bool,
+    /// How many split keys of a limit have their overshoot watched.
+    pub watched: usize,
 }
 
 /// A named limit on a shared store.
@@ -132,7 +150,9 @@ pub(crate) struct SharedLimit {
     gateways: u32,
     pub failures: FailureCounts,
     pub shadow: Shadow,
+    tallies: Arc<Tallies>,
     ceiling: Micros,
+    crowd: Arc<Crowd>,
     /// Runs a second from which a key is hot.
     hot: u64,
     keys: Keys,
@@ -166,11 +186,15 @@ impl SharedLimit {
             gateways,
             failures: FailureCounts::default(),
             shadow: Shadow::new(shared.shadow),
+            tallies: Arc::new(Tallies::new(shared.watched)),
             ceiling: shared.ceiling.as_micros() as Micros,
+            crowd: Arc::clone(&shared.crowd),
             hot: shared.hot,
             keys: Keys::new(shared.max_keys),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
-            leasing: leases.filter(|_| limit.algorithm() != Algorithm::PacingQueue).map(Leasing::new),
+            leasing: leases
+                .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))
+                .map(Leasing::new),
             told: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             split: AtomicUsize::new(0),
@@ -178,9 +202,17 @@ impl SharedLimit {
     }
 
     /// Tells of a denial, once in a while.
-    #[inline]
+    #[inline(always)]
     fn tell_denied(&self, key: &[u8], permits: u64, now: Micros) {
-        if observe::tells_of_denials() && lane::is_due(&self.told, now, TELL) {
+        if observe::tells_of_denials() {
+            self.tell(key, permits, now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, key: &[u8], permits: u64, now: Micros) {
+        if lane::is_due(&self.told, now, TELL) {
             observe::denied(&self.name, key, permits);
         }
     }

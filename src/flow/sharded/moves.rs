@@ -86,7 +86,7 @@ async fn take_steps(
                 if fresh.is_empty() && same && write.back.is_empty() {
                     break;
                 }
-                if !send(limit, entry, &view, Some(view.id), write, fresh).await? {
+                if !send(limit, entry, &view, Some(view.id), *write, fresh).await? {
                     break;
                 }
                 heard.reports.retain(|_, report| *report == Report::Unreachable);

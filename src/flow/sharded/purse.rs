@@ -7,8 +7,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::clock::Micros;
 use crate::decision::Charge;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, lock, thread};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, cores, lock, thread_number};
 
 /// A stripe is filled with this part of what each could have: late ones find something left.
 const SLICES: u64 = 4;
@@ -23,7 +23,7 @@ pub(super) struct Purse {
     /// Somebody is at it.
     pub refilling: AtomicBool,
     /// The limit's list of keys with leases has this one.
-    pub listed: AtomicBool,
+    listed: AtomicBool,
     pub recent: Mutex<Use>,
     /// What was used when it was last looked through.
     pub seen: AtomicU64,
@@ -86,18 +86,10 @@ pub(super) struct Spent {
     pub is_low: bool,
 }
 
-thread_local! {
-    /// Threads are numbered as they come.
-    static THREAD: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    };
-}
-
 impl Purse {
     pub(super) fn new() -> Self {
         // More than threads can run at once: of those that do, hardly two have the same one.
-        let stripes = 4 * thread::available_parallelism().map_or(1, usize::from).next_power_of_two();
+        let stripes = 4 * cores().next_power_of_two();
         Self {
             stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
             reserve: CachePadded::default(),
@@ -122,20 +114,20 @@ impl Purse {
 
     #[inline]
     fn own(&self) -> &Stripe {
-        &self.stripes[THREAD.with(|thread| *thread) & (self.stripes.len() - 1)]
+        &self.stripes[thread_number() & (self.stripes.len() - 1)]
     }
 
     #[inline(never)]
     fn spend_elsewhere(&self, own: &Stripe, permits: u64, now: Micros) -> Option<Spent> {
         let slice = self.reserve.left() / (SLICES * self.stripes.len() as u64);
-        let from_reserve = self.reserve.take(permits, slice, now);
+        // What is left of a slice is put away before the reserve is free again: whoever looks through the purse finds it in the
+        // one or in the other. Of what others had nothing is left.
+        let from_reserve = self.reserve.take(permits, slice, now, |rest| own.put(rest));
         let is_low =
             || self.reserve.left() <= self.low.load(Ordering::Relaxed) && !self.refilling.load(Ordering::Relaxed);
-        let found = from_reserve.or_else(|| self.stripes.iter().find_map(|stripe| stripe.take(permits, 0, now)));
-        let mut lease = found?;
-        let charge = Charge { permits, ..lease.charge };
-        lease.charge.permits -= permits;
-        own.put(lease, permits);
+        let elsewhere = || self.stripes.iter().find_map(|stripe| stripe.take(permits, 0, now, |_| {}));
+        let charge = from_reserve.or_else(elsewhere)?;
+        lock(&own.inside).spent += permits;
         Some(Spent { charge, is_low: is_low() })
     }
 
@@ -146,7 +138,7 @@ impl Purse {
 
     /// Adds what a shard has granted.
     pub(super) fn add(&self, lease: Lease) {
-        self.reserve.put(lease, 0);
+        self.reserve.put(lease);
     }
 
     /// Permits that are held now.
@@ -157,6 +149,19 @@ impl Purse {
     /// Nothing is held, and nothing is on its way.
     pub(super) fn is_out(&self) -> bool {
         !self.refilling.load(Ordering::Acquire) && self.held() == 0
+    }
+
+    /// Whether the list of keys with leases lacks this one. Whoever is told so puts it there.
+    pub(super) fn is_to_be_listed(&self) -> bool {
+        !self.listed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether that list has no need of it any more. Whoever is told so takes it out.
+    pub(super) fn is_struck_off(&self) -> bool {
+        // Somebody may fill it right now. He finds it listed, and then the swap sees what he did before; or he does not, and
+        // lists it himself.
+        self.listed.swap(false, Ordering::AcqRel);
+        self.is_out() || self.listed.swap(true, Ordering::AcqRel)
     }
 
     /// What this process had use for, so far: what was spent, and what was not found.
@@ -198,8 +203,8 @@ impl Stripe {
         Some(charge)
     }
 
-    /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent.
-    fn take(&self, permits: u64, slice: u64, now: Micros) -> Option<Lease> {
+    /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent. `rest` has what is more.
+    fn take(&self, permits: u64, slice: u64, now: Micros, rest: impl FnOnce(Lease)) -> Option<Charge> {
         if self.left() < permits {
             return None;
         }
@@ -210,25 +215,24 @@ impl Stripe {
         let index = found.min_by_key(|index| inside.leases[*index].until)?;
         let lease = &mut inside.leases[index];
         let taken = permits.max(slice).min(lease.charge.permits);
-        let part = Lease { charge: Charge { permits: taken, ..lease.charge }, until: lease.until };
+        let (charge, until) = (lease.charge, lease.until);
         lease.charge.permits -= taken;
         if lease.charge.permits == 0 {
             inside.leases.swap_remove(index);
         }
         self.left.store(self.left() - taken, Ordering::Relaxed);
-        Some(part)
+        if taken > permits {
+            rest(Lease { charge: Charge { permits: taken - permits, ..charge }, until });
+        }
+        Some(Charge { permits, ..charge })
     }
 
-    /// Puts a lease in, of which `spent` permits are spent already.
-    fn put(&self, lease: Lease, spent: u64) {
+    fn put(&self, lease: Lease) {
         let inside = &mut *lock(&self.inside);
-        inside.spent += spent;
-        if lease.charge.permits > 0 {
-            // Those that are used up make room.
-            inside.leases.retain(|lease| lease.charge.permits > 0);
-            inside.leases.push(lease);
-            self.left.store(self.left() + lease.charge.permits, Ordering::Relaxed);
-        }
+        // Those that are used up make room.
+        inside.leases.retain(|lease| lease.charge.permits > 0);
+        inside.leases.push(lease);
+        self.left.store(self.left() + lease.charge.permits, Ordering::Relaxed);
     }
 
     fn take_back(&self, now: Option<Micros>) -> Vec<Lease> {

@@ -6,7 +6,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 use super::job::{Answer, Miss, Outcome, Work};
@@ -17,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::limit::Share;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, OnceLock, lock};
 use crate::wire::{GrantId, Verdicts};
 
 pub(super) struct Round {
@@ -132,6 +131,7 @@ pub(super) struct Sealed {
 impl Round {
     pub(super) fn new(lane: &Arc<Lane>) -> Arc<Self> {
         let (sent, seats, answer) = (AtomicBool::new(false), Mutex::default(), OnceLock::new());
+        lane.counts.crowd.begin();
         Arc::new(Self { lane: Arc::clone(lane), sent, seats, answer })
     }
 
@@ -139,6 +139,7 @@ impl Round {
     pub(super) fn refused(lane: &Arc<Lane>, miss: Miss) -> Seat {
         let answered = Answered { places: vec![Place::Header], asks: Vec::new(), result: Err(miss) };
         let (lane, sent, answer) = (Arc::clone(lane), AtomicBool::new(false), OnceLock::from(answered));
+        lane.counts.crowd.begin();
         Seat { round: Some(Arc::new(Self { lane, sent, seats: Mutex::default(), answer })), index: 0 }
     }
 
@@ -207,7 +208,7 @@ impl Round {
                 if matches!(seat.caller, Caller::Waits | Caller::Admitted) {
                     continue;
                 }
-                if let (Some(ask), Ok(verdict)) = (seat.work.ask(), answered.verdict(index))
+                if let (Some(ask), Ok(verdict)) = (seat.work.ask(), answered.verdict(&self.lane, index))
                     && verdict.granted > 0
                 {
                     surplus.push((ask.permits * verdict.granted, Outcome { round: Arc::clone(self), verdict }));
@@ -238,22 +239,30 @@ impl Round {
 
     /// What it said to one call; none as long as it has not spoken.
     fn verdict(&self, index: usize) -> Option<Result<Verdict, Miss>> {
-        self.answer.get().map(|answered| answered.verdict(index))
+        self.answer.get().map(|answered| answered.verdict(&self.lane, index))
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.lane.counts.crowd.end();
     }
 }
 
 impl Answered {
-    fn verdict(&self, index: usize) -> Result<Verdict, Miss> {
+    fn verdict(&self, of: &Lane, index: usize) -> Result<Verdict, Miss> {
         let Self { places, asks, result } = self;
         let place = places.get(index).copied().unwrap_or(Place::Header);
         match (place, result) {
             (Place::Ask { ask, ahead, count }, Ok(decided)) => {
                 let (permits, all) = (asks[ask as usize].permits, decided.verdicts[ask as usize]);
                 let granted = all.granted.saturating_sub(ahead).min(count);
-                let line = all.line + ahead as i64 * permits as i64 * decided.share.cost();
+                // Only a queue has one.
+                let ahead = if decided.share.is_paced() { ahead as i64 * permits as i64 } else { 0 };
+                let line = all.line + ahead * decided.share.cost();
                 Ok(Verdict { granted, lack: all.lack, line })
             }
-            (Place::Late, _) => Err(late(false)),
+            (Place::Late, _) => Err(late(of, false)),
             (Place::Refund, Err(Miss::Failed(error))) if error.kind() != ErrorKind::Unknown => Err(Miss::Stale),
             (_, Ok(_)) => Ok(Verdict::default()),
             (_, Err(miss)) => Err(miss.clone()),
@@ -283,13 +292,17 @@ fn wake(wakers: impl IntoIterator<Item = Waker>) {
 }
 
 /// What a call learns whose deadline has passed.
-fn late(sent: bool) -> Miss {
+fn late(lane: &Lane, sent: bool) -> Miss {
+    let slot = lane.slot.number();
     if sent {
-        let message = "its shard did not answer by the deadline; the permits may be charged, and are given back if the \
-                       answer still comes; do not ask again for this call";
+        let message = format!(
+            "the shard in slot {slot} did not answer by the deadline; the permits may be charged, and are given back if the \
+             answer still comes; do not ask again for this call"
+        );
         return Miss::Failed(Error::new(ErrorKind::Unknown, "deadline", message));
     }
-    Miss::not_sent("deadline", "its shard did not get to it by the deadline; nothing was charged; try again")
+    let message = format!("the shard in slot {slot} did not get to it by the deadline; nothing was charged; try again");
+    Miss::not_sent("deadline", message)
 }
 
 impl Sealed {
@@ -400,7 +413,7 @@ impl Future for Seat {
         };
         if seat.caller == Caller::Late {
             drop(seats);
-            return Poll::Ready(Err(late(round.sent.load(Ordering::Relaxed))));
+            return Poll::Ready(Err(late(&round.lane, round.sent.load(Ordering::Relaxed))));
         }
         let before = match &seat.waker {
             Some(waker) if waker.will_wake(context.waker()) => None,

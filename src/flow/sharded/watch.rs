@@ -51,10 +51,10 @@ impl<'a> Watch<'a> {
         if is_set && self.set_for <= due {
             return;
         }
+        let due = self.lane.look_by(due);
         // A timer has its end, also where nobody has a deadline.
         let wait = Duration::from_micros(due.saturating_sub(now).min(3_600_000_000));
         self.set_for = due;
-        self.lane.looks_at.store(due, Ordering::Relaxed);
         let at = Instant::now() + wait;
         match &mut self.timer {
             Some(timer) => timer.as_mut().reset(at),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Bench, START, any_limit, any_pause, scaled};
+use super::{Bench, START, any_kind, any_limit, any_pause, scaled};
 use crate::clock::Micros;
 use crate::kernel::{Batch, Refund};
 use crate::limit::{Algorithm, Limit, Share};
@@ -11,6 +11,7 @@ use crate::limit::{Algorithm, Limit, Share};
 fn bound(limit: &Limit, from: Micros, to: Micros) -> u64 {
     let window = limit.period().as_micros() as Micros;
     match limit.algorithm() {
+        Algorithm::Composite => limit.parts().map(|part| bound(&part, from, to)).min().expect("a part"),
         Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::PacingQueue => {
             limit.burst() + (u128::from(limit.permits()) * u128::from(to - from) / u128::from(window)) as u64
         }
@@ -24,7 +25,7 @@ proptest! {
 
     #[test]
     fn no_interval_admits_more_than_its_bound(
-        limit in any_limit(),
+        limit in any_kind(),
         calls in prop::collection::vec((any_pause(), 1u64..8, 1u64..5), 1..80),
     ) {
         let mut bench = Bench::new(&limit);

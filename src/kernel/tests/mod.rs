@@ -10,7 +10,7 @@
 mod formula;
 mod laws;
 #[cfg(feature = "redis")]
-mod oracle;
+pub(crate) mod oracle;
 mod reference;
 #[cfg(feature = "redis")]
 mod rewrite;
@@ -49,19 +49,62 @@ impl Bench {
         (units.max(0) as u64).div_ceil(self.share.rate() as u64)
     }
 
-    /// The longest that time may stand still: a full refill or a window.
-    fn refill(&self) -> Micros {
-        match self.share {
+    /// The longest that time may stand still for each part: a full refill or a window.
+    fn refills(&self) -> impl Iterator<Item = Micros> {
+        let shares = match &self.share {
+            Share::Composite(shares) => shares,
+            share => std::slice::from_ref(share),
+        };
+        shares.iter().map(|share| match share {
             Share::Bucket(share) => share.refill,
             Share::Fixed(share) | Share::Sliding(share) => share.window,
-        }
+            Share::Composite(_) => unreachable!("no part has parts"),
+        })
     }
+
+    /// The longest of these.
+    fn refill(&self) -> Micros {
+        self.refills().max().expect("a part")
+    }
+}
+
+/// The same, and several of them at once.
+fn any_kind() -> impl Strategy<Value = Limit> {
+    let part = prop_oneof![0..2usize, 3..6usize].prop_flat_map(any_limit_of);
+    let composite = prop::collection::vec(part, 2..5).prop_filter_map("parts that can be one", all);
+    prop_oneof![2 => any_limit(), 1 => composite]
+}
+
+fn all(parts: Vec<Limit>) -> Option<Limit> {
+    parts.into_iter().map(Ok).reduce(|all, part| all?.and(part?))?.ok()
+}
+
+/// As scenes of a home need it.
+#[cfg(feature = "redis")]
+fn can_be_split(limit: &Limit) -> bool {
+    limit.permits().min(limit.burst()) > 1
+}
+
+/// Two composites that have the same algorithms, mostly in the same order.
+#[cfg(feature = "redis")]
+fn any_composites() -> impl Strategy<Value = (Limit, Limit)> {
+    let algorithms = prop::collection::vec(prop_oneof![Just(0usize), 3..6usize], 2..4);
+    algorithms.prop_flat_map(|algorithms| {
+        let limit = || algorithms.iter().map(|of| any_limit_of(*of)).collect::<Vec<_>>();
+        (limit(), limit()).prop_filter_map("parts that can be one", |(one, other)| {
+            Some((all(one).filter(can_be_split)?, all(other)?))
+        })
+    })
 }
 
 /// Limits of every algorithm, small enough that a few hundred calls meet all their edges.
 fn any_limit() -> impl Strategy<Value = Limit> {
+    (0..6usize).prop_flat_map(any_limit_of)
+}
+
+fn any_limit_of(algorithm: usize) -> impl Strategy<Value = Limit> {
     let period = prop_oneof![1u64..50, Just(1_000), Just(1_000_000), 1u64..100_000];
-    (0..6usize, 1u64..40, period, 1u64..60, 1u32..20).prop_map(|(algorithm, permits, period, burst, precision)| {
+    (1u64..40, period, 1u64..60, 1u32..20).prop_map(move |(permits, period, burst, precision)| {
         let text = match algorithm {
             0 => format!("token-bucket {permits}/{period}us burst {burst}"),
             1 => format!("leaky-bucket {permits}/{period}us capacity {burst}"),

@@ -14,6 +14,8 @@ enum Reference {
     Bucket { level: Ratio<i128>, seen: Micros },
     /// Every permit ever given, with its time.
     Events(Vec<(Micros, u64)>),
+    /// All of these.
+    Parts(Vec<(Limit, Reference)>),
 }
 
 impl Reference {
@@ -23,6 +25,7 @@ impl Reference {
                 Self::Bucket { level: Ratio::from_integer(limit.burst().into()), seen: START }
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => Self::Events(Vec::new()),
+            Algorithm::Composite => Self::Parts(limit.parts().map(|part| (part, Self::new(&part))).collect()),
         }
     }
 
@@ -35,6 +38,9 @@ impl Reference {
                 *level = (*level + refilled).min(Ratio::from_integer(limit.burst().into()));
                 *seen = now;
                 level.to_integer() as u64
+            }
+            Self::Parts(parts) => {
+                parts.iter_mut().map(|(limit, part)| part.available(limit, now)).min().expect("a part")
             }
             Self::Events(events) => {
                 let counts = |at: Micros| match limit.algorithm() {
@@ -56,6 +62,7 @@ impl Reference {
         match self {
             Self::Bucket { level, .. } => *level -= Ratio::from_integer(i128::from(permits)),
             Self::Events(events) => events.push((now, permits)),
+            Self::Parts(parts) => parts.iter_mut().for_each(|(_, part)| part.take(now, permits)),
         }
     }
 }
@@ -137,7 +144,7 @@ fn any_limit_equals_its_reference() {
     let mut runner =
         TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::with_cases(2_000) }, random(7));
     runner
-        .run(&(super::any_limit(), prop::collection::vec((super::any_pause(), 1u64..8), 1..60)), |(limit, calls)| {
+        .run(&(super::any_kind(), prop::collection::vec((super::any_pause(), 1u64..8), 1..60)), |(limit, calls)| {
             let mut bench = Bench::new(&limit);
             let mut reference = Reference::new(&limit);
             let mut now = START;

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{Bench, START, any_limit, scaled};
+use super::{Bench, START, any_kind, scaled};
 use crate::clock::Micros;
 use crate::kernel::state::is_as_new;
 use crate::kernel::{Batch, Refund, State};
-use crate::limit::{Algorithm, Share};
+use crate::limit::{Algorithm, Limit, Share};
 
 /// Steps of the clock in thousandths of a refill, back and forth, none of them further back than one refill.
 fn swings() -> impl Strategy<Value = Vec<(i64, u64, u64)>> {
@@ -20,11 +20,23 @@ fn moved(now: Micros, refill: Micros, thousandths: i64) -> Micros {
 }
 
 /// The latest instant that the state knows of.
-fn seen(bench: &Bench) -> Micros {
-    match bench.state.as_ref().expect("it was asked") {
+fn seen(state: Option<&State>) -> Micros {
+    match state.expect("it was asked") {
         State::Bucket(bucket) => bucket.seen,
         State::Fixed(window) => window.start,
         State::Sliding(window) => window.seen,
+        State::Composite(states) => states.iter().map(|state| seen(state.as_ref())).min().expect("a part"),
+    }
+}
+
+/// The most permits that may be admitted at moments from `first` to `last`.
+fn most(limit: &Limit, first: Micros, last: Micros) -> u64 {
+    let (elapsed, window) = (last - first, limit.period().as_micros() as u64);
+    match limit.algorithm() {
+        Algorithm::Composite => limit.parts().map(|part| most(&part, first, last)).min().expect("a part"),
+        Algorithm::FixedWindow => limit.permits() * (last / window - first / window + 1),
+        Algorithm::SlidingWindow | Algorithm::SlidingLog => limit.permits() * (elapsed / window + 1),
+        _ => limit.burst() + (u128::from(limit.permits()) * u128::from(elapsed) / u128::from(window)) as u64,
     }
 }
 
@@ -33,35 +45,33 @@ proptest! {
 
     /// Swinging back and forth refills nothing twice: the bound holds over the times decided at.
     #[test]
-    fn a_swinging_clock_admits_no_more(limit in any_limit(), swings in swings()) {
+    fn a_swinging_clock_admits_no_more(limit in any_kind(), swings in swings()) {
         let mut bench = Bench::new(&limit);
-        let refill = bench.refill();
-        let (mut now, mut latest, mut admitted) = (START, START, 0u64);
+        let refill = bench.refills().min().expect("a part");
+        let (mut now, mut earliest, mut latest, mut admitted) = (START, START, START, 0u64);
         let (mut first, mut last) = (Micros::MAX, 0);
         for (swing, permits, count) in swings {
             // Never more than a refill behind the latest: further back counts as set back for good.
             now = moved(now, refill, swing).max(latest.saturating_sub(refill));
-            latest = latest.max(now);
+            (earliest, latest) = (earliest.min(now), latest.max(now));
             let permits = permits.min(limit.burst());
             let (header, verdict) = bench.ask(now, permits, count);
             prop_assert!(header.at >= now && header.at <= latest);
             (first, last) = (first.min(header.at), last.max(header.at));
             admitted += permits * verdict.granted;
         }
-        let elapsed = last - first;
-        let window = limit.period().as_micros() as u64;
-        let most = match limit.algorithm() {
-            Algorithm::FixedWindow => limit.permits() * (last / window - first / window + 1),
-            Algorithm::SlidingWindow | Algorithm::SlidingLog => limit.permits() * (elapsed / window + 1),
-            _ => limit.burst() + (u128::from(limit.permits()) * u128::from(elapsed) / u128::from(window)) as u64,
-        };
-        prop_assert!(admitted <= most, "{}: {} admitted in {} µs, at most {}", limit, admitted, elapsed, most);
+        // Each part by its own clock, which is nowhere behind this one and nowhere ahead of the latest.
+        if limit.algorithm() == Algorithm::Composite {
+            (first, last) = (earliest, latest);
+        }
+        let most = most(&limit, first, last);
+        prop_assert!(admitted <= most, "{}: {} admitted in {} µs, at most {}", limit, admitted, last - first, most);
     }
 
     /// However the clock jumps, time stands still for at most a full refill, and then everything comes back.
     #[test]
     fn no_jump_locks_out_for_longer_than_a_refill(
-        limit in any_limit(),
+        limit in any_kind(),
         jumps in prop::collection::vec((-5_000i64..5_000, 1u64..8), 1..40),
     ) {
         let mut bench = Bench::new(&limit);
@@ -73,7 +83,12 @@ proptest! {
             prop_assert!(header.at - now <= refill, "{}: stands still for {} µs", limit, header.at - now);
         }
         // Caught up with where it stood still, then one full refill (and the rest of a sub-window).
-        let step = match bench.share { Share::Sliding(share) => share.step, _ => 0 };
+        let step = match &bench.share {
+            Share::Sliding(share) => share.step,
+            // No longer than its window.
+            Share::Composite(_) => refill,
+            _ => 0,
+        };
         let later = now + refill + refill + step;
         let (header, _) = bench.run(later, &Batch::default());
         prop_assert_eq!(header.missing, 0, "{}: still not as new", limit);
@@ -81,10 +96,10 @@ proptest! {
 
     /// A clock set back for good keeps what is charged: following it gives nothing away.
     #[test]
-    fn a_step_back_for_good_gives_nothing_away(limit in any_limit(), taken in 1u64..60, back in 1_001u64..9_000) {
+    fn a_step_back_for_good_gives_nothing_away(limit in any_kind(), taken in 1u64..60, back in 1_001u64..9_000) {
         let mut bench = Bench::new(&limit);
         let (_, verdict) = bench.ask(START, 1, taken);
-        let seen = seen(&bench);
+        let seen = seen(bench.state.as_ref());
         let now = seen - scaled(bench.refill(), back) - 1;
         let (header, _) = bench.run(now, &Batch::default());
         prop_assert_eq!(header.at, now);

@@ -7,6 +7,7 @@ use redis::{RedisError, Value};
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
 use crate::said::{is_host, said};
+use crate::topology::Master;
 
 /// Why a request has no answer yet. Each kind stands for one reaction of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(crate) enum Fault {
     Ask { to: Address },
     /// Proof that nothing ran: the slot is on its way, and the node can't tell yet.
     TryAgain,
+    /// Proof that nothing ran: the sub-key has left for another server of the ring.
+    Left,
     /// Proof that nothing ran: the server does not have the script.
     NoScript,
     /// Proof that nothing ran: the node can't serve now (READONLY, CLUSTERDOWN, LOADING, MASTERDOWN).
@@ -30,10 +33,16 @@ pub(crate) enum Fault {
 }
 
 /// Where a redirect points. No host: the same as the node that said it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub host: Box<str>,
     pub port: u16,
+}
+
+impl From<&Master> for Address {
+    fn from(master: &Master) -> Self {
+        Self { host: master.host.clone(), port: master.port }
+    }
 }
 
 impl fmt::Display for Address {
@@ -71,6 +80,9 @@ impl Fault {
             "ASK" => redirect(from, detail).map_or_else(|| Self::Refused(said()), |(_, to)| Self::Ask { to }),
             "TRYAGAIN" => Self::TryAgain,
             "NOSCRIPT" => Self::NoScript,
+            // As a script says of a state that it finds; of this "version" is what stays behind. Or the ring has changed meanwhile.
+            "SHARDLIMIT" if detail.contains(" of version 77,") => Self::Left,
+            "SHARDLIMITRING" => Self::Left,
             "READONLY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" => Self::Unavailable(said()),
             // OOM, NOREPLICAS, MISCONF, BUSY, NOPERM, WRONGTYPE, NOAUTH, ERR and whatever else there will be.
             _ => Self::Refused(said()),
@@ -83,6 +95,7 @@ impl Fault {
             Self::Moved { slot, to } => format!("slot {} was moved too often, at last to {to}", slot.number()),
             Self::Ask { to } => format!("redirected too often, at last to {to}"),
             Self::TryAgain => "the slot is being moved, and took too long".into(),
+            Self::Left => "the key has moved to another node of the ring, which could not be found".into(),
             Self::NoScript => "the server forgets its scripts at once".into(),
             Self::Unavailable(said) | Self::Refused(said) => said,
             Self::NotSent(why) | Self::Unknown(why) => why,
@@ -92,9 +105,12 @@ impl Fault {
     /// The error that a caller gets, with what is known and what to do.
     pub(crate) fn into_error(self) -> Error {
         let (kind, advice) = match self {
-            Self::Moved { .. } | Self::Ask { .. } | Self::TryAgain | Self::Unavailable(_) | Self::NotSent(_) => {
-                (ErrorKind::NotSent, "nothing was charged; try again")
-            }
+            Self::Moved { .. }
+            | Self::Ask { .. }
+            | Self::TryAgain
+            | Self::Left
+            | Self::Unavailable(_)
+            | Self::NotSent(_) => (ErrorKind::NotSent, "nothing was charged; try again"),
             Self::NoScript | Self::Refused(_) => {
                 (ErrorKind::Refused, "nothing was charged; asking again will not help, see `shardlimit doctor`")
             }

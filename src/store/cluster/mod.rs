@@ -29,12 +29,14 @@ mod watcher;
 
 pub(crate) use engine::Engine;
 pub(crate) use fault::{Address, Fault};
+pub(super) use node::Node;
 #[cfg(feature = "cluster-async")]
 pub(crate) use own::OwnConnection;
 pub(crate) use router::{Request, Router};
 #[cfg(fuzzing)]
 pub(crate) use scanner::Scanner;
-pub(crate) use settings::{Patience, Settings};
+pub(crate) use settings::{Patience, Settings, without_secret};
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
 pub(crate) use transport::Transport;
+pub(super) use watcher::connect_ahead;

@@ -87,7 +87,8 @@ impl Node {
         reply
     }
 
-    async fn send(
+    /// The same, whatever the breaker says.
+    pub(in crate::store) async fn send(
         self: &Arc<Self>,
         command: &Cmd,
         asking: bool,
@@ -127,7 +128,7 @@ impl Node {
     }
 
     /// Sends commands that change nothing, as one pipeline; each has a reply of its own.
-    pub(super) async fn ask(self: &Arc<Self>, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+    pub(in crate::store) async fn ask(self: &Arc<Self>, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let link = self.connected().await?;
         self.ask_on(&link, commands).await
     }
@@ -238,7 +239,7 @@ impl Node {
     }
 
     /// Lets go of the connection: it is closed when what is on its way there has come to its end.
-    pub(super) fn close(&self) {
+    pub(in crate::store) fn close(&self) {
         self.link.store(None);
     }
 

@@ -95,7 +95,12 @@ impl OwnConnection {
                 Fault::Moved { to: node, .. } => (to, asking) = (to_node(node), false),
                 Fault::Ask { to: node } => (to, asking) = (to_node(node), true),
                 Fault::TryAgain => sleep(TRY_AGAIN).await,
-                Fault::NoScript | Fault::Unavailable(_) | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => {
+                Fault::NoScript
+                | Fault::Left
+                | Fault::Unavailable(_)
+                | Fault::Refused(_)
+                | Fault::NotSent(_)
+                | Fault::Unknown(_) => {
                     return Err(fault);
                 }
             }

@@ -14,6 +14,7 @@ use super::rest::Rest;
 use super::settings::Settings;
 use crate::key::Slot;
 use crate::observe;
+use crate::store::ring::Ring;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::topology::{Master, Topology};
@@ -26,6 +27,8 @@ const STRANGERS: usize = 64;
 
 pub(crate) struct Router {
     pub(super) settings: Settings,
+    /// Instead of a cluster.
+    pub(in crate::store) ring: Option<Ring>,
     budget: Budget,
     view: ArcSwap<View>,
     /// Held from reading the view until another one is published.
@@ -33,9 +36,10 @@ pub(crate) struct Router {
     /// Every node spoken to, by address: an ASK may lead to one that owns no slot yet.
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
     /// Rung by whoever has reason to doubt the topology.
-    pub(super) doubt: Arc<Notify>,
+    pub(in crate::store) doubt: Arc<Notify>,
     topology: watch::Sender<Arc<Topology>>,
     rest: Rest,
+    wanted: AtomicBool,
     /// How often the watcher has looked, and what it last failed with.
     looked: watch::Sender<Look>,
 }
@@ -63,6 +67,15 @@ pub(crate) struct Request<'a> {
     pub sent: &'a AtomicBool,
 }
 
+impl View {
+    fn node_of(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
+        match self.topology.index_of(slot) {
+            Some(index) => Ok(Arc::clone(&self.nodes[index])),
+            None => Err(Fault::Unavailable(format!("no master owns slot {}", slot.number()))),
+        }
+    }
+}
+
 impl Request<'_> {
     pub(super) fn command(&self, by_source: bool) -> Cmd {
         let mut command = if by_source { cmd("EVAL") } else { cmd("EVALSHA") };
@@ -73,26 +86,32 @@ impl Request<'_> {
 }
 
 impl Router {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, ring: Option<Ring>) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         Self {
             budget: Budget::new(settings.retries),
             settings,
+            ring,
             view: ArcSwap::from_pointee(View { topology: Arc::clone(&topology), nodes: Box::default() }),
             publishing: Mutex::default(),
             nodes: Mutex::default(),
             doubt: Arc::default(),
             topology: watch::Sender::new(topology),
             rest: Rest::new(),
+            wanted: AtomicBool::new(false),
             looked: watch::Sender::default(),
         }
+    }
+
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.view.load().topology)
     }
 
-    pub(super) async fn look_again(&self) {
+    pub(in crate::store) async fn look_again(&self) {
         let mut looked = self.looked.subscribe();
         self.doubt.notify_one();
         let _ = looked.changed().await;
@@ -110,7 +129,7 @@ impl Router {
     ///
     /// # Cancel safety
     /// The script may have run.
-    pub(crate) async fn run(&self, request: &Request<'_>) -> Result<Value, Fault> {
+    pub(crate) async fn run(self: &Arc<Self>, request: &Request<'_>) -> Result<Value, Fault> {
         // Why it waits.
         let waits_for = Mutex::default();
         let timeout = self.settings.timeout;
@@ -130,15 +149,20 @@ impl Router {
     }
 
     /// Until an answer, or a fault for which nothing more can be done here.
-    async fn follow(&self, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
+    async fn follow(self: &Arc<Self>, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
         let (mut redirects, mut failed) = (0, 0);
+        let (mut may_have_left, mut left) = (self.ring.is_some(), 0);
         self.budget.earn();
         let mut command = request.command(by_source);
         loop {
             let mut was_asked = true;
-            let reply = match to.take().map_or_else(|| self.node_of(request.slot), Ok) {
+            let node = match to.take() {
+                Some(node) => Ok(node),
+                None => self.node_for(request).await,
+            };
+            let reply = match node {
                 Ok(node) => match node.call(&command, asking, request.sent).await {
                     Err(Fault::NoScript) if !by_source => {
                         by_source = true;
@@ -149,6 +173,11 @@ impl Router {
                     Err(Fault::TryAgain) if asking => {
                         to = Some(node);
                         Err(Fault::TryAgain)
+                    }
+                    // What a key of another kind than a string leaves behind is one.
+                    Err(Fault::Refused(said)) if may_have_left && said.contains("WRONGTYPE") => {
+                        may_have_left = false;
+                        Err(Fault::Left)
                     }
                     reply => reply,
                 },
@@ -162,6 +191,10 @@ impl Router {
                 Err(fault) => fault,
             };
             match &fault {
+                Fault::Moved { .. } | Fault::Ask { .. } if self.ring.is_some() => {
+                    let message = "a node of the ring is one of a cluster: give it to `redis` instead of `ring`";
+                    return Err(Fault::Refused(message.into()));
+                }
                 Fault::Moved { slot, to: address } => {
                     self.moved(*slot, address);
                     asking = false;
@@ -175,6 +208,16 @@ impl Router {
                     failed += 1;
                     let Some(wait) = self.budget.take(failed, Instant::now().into_std()) else { return Err(fault) };
                     sleep(wait).await;
+                }
+                // To wait for a look at it; the node has seen no fault.
+                Fault::Left => {
+                    was_asked = false;
+                    redirects = REDIRECTS;
+                    left += 1;
+                    // Not even a look has led elsewhere: it may be what a change of long ago left there.
+                    if let (true, Some(ring)) = (left > 1, &self.ring) {
+                        Box::pin(ring.clear(self, request.slot, request.key)).await?;
+                    }
                 }
                 Fault::Unavailable(_) => redirects = REDIRECTS,
                 Fault::NoScript | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => return Err(fault),
@@ -208,15 +251,58 @@ impl Router {
         tokio::time::timeout(self.settings.timeout, ask).await.map_err(late)?
     }
 
-    fn node_of(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
-        let view = self.view.load();
-        match view.topology.index_of(slot) {
-            Some(index) => Ok(Arc::clone(&view.nodes[index])),
-            None => Err(Fault::Unavailable(format!("no master owns slot {}", slot.number()))),
+    /// Runs a script on this very node.
+    ///
+    /// # Cancel safety
+    /// The script may have run.
+    pub(in crate::store) async fn run_at(&self, node: &Arc<Node>, request: &Request<'_>) -> Result<Value, Fault> {
+        match node.call(&request.command(false), false, request.sent).await {
+            Err(Fault::NoScript) => node.call(&request.command(true), false, request.sent).await,
+            reply => reply,
         }
     }
 
-    pub(super) fn node_at(&self, address: &Address) -> Arc<Node> {
+    /// The same past the breaker, for looks: they have to see when it is well again, and ring no bell.
+    ///
+    /// # Cancel safety
+    /// The script may have run.
+    pub(in crate::store) async fn look_at(&self, node: &Arc<Node>, request: &Request<'_>) -> Result<Value, Fault> {
+        match node.send(&request.command(false), false, request.sent).await {
+            Err(Fault::NoScript) => node.send(&request.command(true), false, request.sent).await,
+            reply => reply,
+        }
+    }
+
+    /// Somebody has something to keep here, and does not just look.
+    pub(super) fn is_wanted_now(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.doubt.notify_one();
+    }
+
+    /// Whether that is so.
+    pub(in crate::store) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// The node that is to be asked, with what it is asked for brought there.
+    async fn node_for(self: &Arc<Self>, request: &Request<'_>) -> Result<Arc<Node>, Fault> {
+        let Some(ring) = &self.ring else { return self.node_of(request.slot) };
+        if !self.is_wanted() {
+            self.is_wanted_now();
+        }
+        let view = self.view.load_full();
+        if ring.is_moving() {
+            // Boxed: few rounds come to this, and the others carry no room for it.
+            Box::pin(ring.bring(self, &view.topology, request.slot, request.key)).await?;
+        }
+        view.node_of(request.slot)
+    }
+
+    fn node_of(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
+        self.view.load().node_of(slot)
+    }
+
+    pub(in crate::store) fn node_at(&self, address: &Address) -> Arc<Node> {
         let mut nodes = lock(&self.nodes);
         if let Some(node) = nodes.get(address) {
             return Arc::clone(node);
@@ -242,6 +328,7 @@ impl Router {
     pub(super) fn close(&self) {
         lock(&self.nodes).values().for_each(|node| node.close());
         self.nodes().iter().for_each(|node| node.close());
+        self.ring.iter().for_each(Ring::close);
     }
 
     /// A call on a shard of this slot has reached its deadline without an answer.
@@ -286,7 +373,7 @@ impl Router {
     }
 
     /// Takes a whole new snapshot, unless it is older than what is known. Says whether it was taken.
-    pub(super) fn adopt(&self, topology: Topology) -> bool {
+    pub(in crate::store) fn adopt(&self, topology: Topology) -> bool {
         let _one = lock(&self.publishing);
         let known = self.topology();
         if topology.is_older_than(&known) {
@@ -300,20 +387,26 @@ impl Router {
         let serves = |node: &Address| {
             current.masters().iter().any(|master| master.host == node.host && master.port == node.port)
         };
-        lock(&self.nodes).retain(|address, _| serves(address) || self.settings.seeds().contains(address));
+        let is_of_ring = |node: &Address| self.ring.as_ref().is_some_and(|ring| ring.needs(node));
+        let is_needed = |node: &Address| serves(node) || is_of_ring(node) || self.settings.seeds().contains(node);
+        lock(&self.nodes).retain(|address, _| is_needed(address));
         true
     }
 
     fn publish(&self, topology: Topology) {
-        let address = |master: &Master| Address { host: master.host.clone(), port: master.port };
-        let nodes = topology.masters().iter().map(|master| self.node_at(&address(master))).collect();
+        let nodes = topology.masters().iter().map(|master| self.node_at(&master.into())).collect();
         let topology = Arc::new(topology);
         self.view.store(Arc::new(View { topology: Arc::clone(&topology), nodes }));
         self.topology.send_replace(topology);
         self.rest.disturb();
     }
 
-    pub(super) fn has_looked(&self, failure: Option<String>) {
+    /// Why the last look failed.
+    pub(in crate::store) fn failure(&self) -> Option<String> {
+        self.looked.borrow().failure.clone()
+    }
+
+    pub(in crate::store) fn has_looked(&self, failure: Option<String>) {
         self.looked.send_modify(|look| {
             look.count += 1;
             look.failure = failure;

@@ -181,7 +181,10 @@ impl Scanner {
                 At::Length { kind, negative, number, digits: digits + 1, cr }
             }
             b'\r' if digits > 0 && !cr => At::Length { kind, negative, number, digits, cr: true },
-            b'\n' if cr => return self.announced(kind, (!negative).then_some(number), large),
+            // For the crate `-0` is a length of zero, and not one below it.
+            b'\n' if cr && !(negative && number == 0) => {
+                return self.announced(kind, (!negative).then_some(number), large);
+            }
             _ => return Err(Excess::Garbled),
         };
         Ok(())
@@ -302,9 +305,19 @@ mod tests {
         let strings = format!("*2\r\n${SMALL}\r\n");
         assert_eq!(read(strings.as_bytes(), 7).unwrap_err(), heavy, "together with the list");
         assert_eq!(read(&b"*1\r\n".repeat(DEEPEST + 1), 3).unwrap_err(), Excess::Deep);
-        for garbled in
-            ["x", "$+3\r\n", "$\r\n", "*1 \r\n", "%-1\r\n", "=-1\r\n", "*--1", "$1\n", "*1\rx", "*9999999999999999999"]
-        {
+        for garbled in [
+            "x",
+            "$+3\r\n",
+            "$\r\n",
+            "*1 \r\n",
+            "%-1\r\n",
+            "=-1\r\n",
+            "$-0\r\n",
+            "*--1",
+            "$1\n",
+            "*1\rx",
+            "*9999999999999999999",
+        ] {
             assert_eq!(read(garbled.as_bytes(), 2).unwrap_err(), Excess::Garbled, "{garbled}");
         }
     }

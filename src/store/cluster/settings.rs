@@ -91,6 +91,12 @@ impl Settings {
         &self.seeds
     }
 
+    /// The same without user and password.
+    pub(crate) fn anonymous(&self) -> Self {
+        let redis = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
+        Self { redis, ..self.clone() }
+    }
+
     /// How to reach a node.
     pub(crate) fn info_of(&self, address: &Address) -> Dial {
         Dial {
@@ -135,12 +141,19 @@ impl Seed {
     }
 }
 
+impl Address {
+    /// Where a URL points.
+    pub(crate) fn of_url(url: &str) -> Result<Self, Error> {
+        Seed::read(url).map(|seed| seed.address)
+    }
+}
+
 fn bad(url: &str, how: &str) -> Error {
     Error::new(ErrorKind::InvalidSetting, "redis", format!("{:?} {how}", without_secret(url)))
 }
 
 /// Everything before the last `@` may hold a password, but for a scheme that we know.
-fn without_secret(url: &str) -> String {
+pub(crate) fn without_secret(url: &str) -> String {
     let Some((_, rest)) = url.rsplit_once('@') else { return url.to_owned() };
     let scheme = ["redis://", "rediss://"].into_iter().find(|scheme| url.starts_with(scheme)).unwrap_or_default();
     format!("{scheme}…@{rest}")

@@ -12,6 +12,7 @@ use super::router::{Request, Router};
 use super::{Fault, watcher};
 use crate::breaker::{BreakerForce, BreakerState};
 use crate::key::Slot;
+use crate::store::ring;
 use crate::sync::Arc;
 use crate::topology::Topology;
 
@@ -77,6 +78,15 @@ impl Transport {
         }
     }
 
+    /// What serves a ring, if it is one.
+    pub(crate) fn ring(&self) -> Option<Arc<Router>> {
+        match self {
+            Self::Direct(router) => router.ring().map(|_| Arc::clone(router)),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => None,
+        }
+    }
+
     pub(crate) fn topology(&self) -> Arc<Topology> {
         match self {
             Self::Direct(router) => router.topology(),
@@ -131,6 +141,7 @@ impl Transport {
     /// The task that keeps the topology up to date, until the transport is gone.
     pub(super) fn watcher(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match self {
+            Self::Direct(router) if router.ring.is_some() => Box::pin(ring::watch(Arc::downgrade(router))),
             Self::Direct(router) => Box::pin(watcher::watch(Arc::downgrade(router))),
             #[cfg(feature = "cluster-async")]
             Self::Own(connection) => Box::pin(super::own::watch(Arc::downgrade(connection))),
@@ -155,16 +166,17 @@ impl Transport {
         let until = tokio::time::Instant::now() + within;
         let mut why = None;
         let all = async {
-            self.first_topology(within).await;
             match self {
                 Self::Direct(router) => {
+                    router.is_wanted_now();
+                    self.first_topology(within).await;
                     while let Err(fault) = router.connect().await {
                         why = Some(fault);
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
                 }
                 #[cfg(feature = "cluster-async")]
-                Self::Own(_) => {}
+                Self::Own(_) => drop(self.first_topology(within).await),
             }
         };
         let done = tokio::time::timeout_at(until, all).await.is_ok();

@@ -2,6 +2,8 @@
 //!
 //! * `purse`: what was added is spent, held or taken back, once each.
 //! * `round`: what calls find in the one answer that they share.
+//! * `waits`: who waits is served in the order of arrival.
 
 mod purse;
 mod round;
+mod waits;

@@ -37,7 +37,7 @@ fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
     let mut verdicts: Verdicts = sealed.asks.iter().map(|_| Verdict::default()).collect();
     let batch = Batch { asks: &sealed.asks, ..Batch::default() };
     let header = run(state, &share, NOW, &batch, &mut verdicts);
-    let facts = StoreFacts { remaining: 0, reset_after: 0, exact: true, decided_by: DecidedBy::Store };
+    let facts = StoreFacts { remaining: 0, reset_after: 0, exact: true, decided_by: DecidedBy::Store, part: 0 };
     Decided { header, share, id: GrantId { stamp: 1, random: 1 }, sent: 5, facts, verdicts }
 }
 
@@ -109,7 +109,7 @@ proptest! {
         leave(&mut seats, 2);
         let late = gone[..works.len()].iter().map(|gone| u64::from(*gone == 3)).sum::<u64>();
         prop_assert_eq!((expire(&round, 49), expire(&round, 50), expire(&round, 51)), (0, late, 0));
-        let decided = decide(share, &mut None, &sealed);
+        let decided = decide(share.clone(), &mut None, &sealed);
         let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
 
         let mut state = None;

@@ -1,15 +1,15 @@
 //! The home scripts against the pure functions: the reply, what is stored at home, and what is pending; and what a share
 //! that was closed had left.
 
-use proptest::strategy::{Strategy, ValueTree};
+use proptest::strategy::{Just, Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::server::Server;
 use super::{Client, ID, OTHER_ID};
 use crate::clock::Micros;
-use crate::kernel::rewrite::{Back, Rewrite, burst, rewrite};
-use crate::kernel::tests::rewrite::{Scene, any_scene};
-use crate::kernel::tests::{Bench, START, any_limit, scaled};
+use crate::kernel::rewrite::{Back, Rewrite, rewrite};
+use crate::kernel::tests::rewrite::{Scene, any_scene, any_scene_of};
+use crate::kernel::tests::{Bench, START, any_composites, any_kind, any_limit, scaled};
 use crate::kernel::{Ask, Batch, State};
 use crate::key::Slot;
 use crate::limit::{Carry, Limit, Share};
@@ -78,13 +78,13 @@ impl Home {
         let lent: Vec<Share> = ledger.grants[old..].iter().map(|grant| ledger.share_of(grant)).collect();
         let (back, tombstones): (Vec<Back>, Vec<Vec<u8>>) = with.back.into_iter().unzip();
         let to = Rewrite {
-            home: share,
+            home: share.clone(),
             carry: with.carry.map(|(carry, before)| (carry, before, ledger.limit().burst())),
             deduct: with.deduct,
             back: &back,
             lent: &lent,
         };
-        let (state, states) = rewrite(Some((self.share, self.state.clone())), self.now, &to);
+        let (state, states) = rewrite(Some((self.share.clone(), self.state.clone())), self.now, &to);
 
         let id = self.id.after(0, 7);
         let back: Vec<(u64, Vec<u8>)> = back.iter().map(|back| back.permits).zip(tombstones).collect();
@@ -122,7 +122,7 @@ impl Home {
 
     /// As long as asked for, and until home is as new.
     fn check_ttl(&mut self, share: &Share, state: &State) {
-        let mut bench = Bench { share: *share, state: Some(state.clone()) };
+        let mut bench = Bench { share: share.clone(), state: Some(state.clone()) };
         let (header, _) = bench.run(self.now, &Batch::default());
         let full = (header.at - self.now + bench.time_for(header.missing)) / 1_000;
         let ttl = self.client.ttl();
@@ -130,7 +130,7 @@ impl Home {
     }
 
     fn share_time(&self) -> Micros {
-        Bench { share: self.share, state: None }.refill()
+        Bench { share: self.share.clone(), state: None }.refill()
     }
 
     fn pass(&mut self, time: Micros) {
@@ -173,7 +173,7 @@ impl Lent {
         let (share, state) = (self.bench.share, self.bench.state.unwrap());
         assert_eq!(unpack(&tombstone), unpack(&pack(Kind::Tombstone, self.id, &share, Some(&state), b"")));
         assert_eq!(self.client.stored().as_ref(), Some(&tombstone));
-        (Back { permits: burst(&share), left: Some((share, state)) }, tombstone)
+        (Back { permits: share.burst(), left: Some((share, state)) }, tombstone)
     }
 }
 
@@ -208,7 +208,7 @@ fn scripts_move_what_the_kernels_do() {
         // All but the first come home; that one stays out.
         let mut ledger = home.ledger.clone();
         ledger.grants.truncate(1);
-        ledger.grants[0].status = Status::Recalled;
+        ledger.grants[0].status = Status::RECALLED;
         back.remove(0);
         home.write(ledger, With { back, deduct: number as u64 % 4, ..With::default() });
     }
@@ -227,6 +227,57 @@ fn scripts_carry_over_what_the_kernels_do() {
         let carry = [Carry::Keep, Carry::Proportional, Carry::Reset][number % 3];
         home.write(Ledger::new(definition(to)), With { carry: Some((carry, scene.limit.burst())), ..With::default() });
     }
+}
+
+/// The same of composites, alike or not.
+#[test]
+fn scripts_carry_over_the_parts_of_composites() {
+    let server = Server::start(&[]);
+    let mut runner = TestRunner::deterministic();
+    let alike = any_composites().prop_flat_map(|(from, to)| (any_scene_of(Just(from)), Just(to)));
+    let mixed = (any_scene_of(any_kind()), any_kind());
+    let mut carried = 0;
+    for number in 0..3_000 {
+        let (mut scene, to) = match number % 3 {
+            0 => mixed.new_tree(&mut runner).unwrap().current(),
+            _ => alike.new_tree(&mut runner).unwrap().current(),
+        };
+        if number % 3 == 0 {
+            // As above: among them are limits of one algorithm.
+            scene.jump = scene.jump.max(0);
+        }
+        let mut home = Home::new(&server, number, &scene);
+        let carry = [Carry::Keep, Carry::Proportional, Carry::Reset][number / 3 % 3];
+        home.write(Ledger::new(definition(to)), With { carry: Some((carry, scene.limit.burst())), ..With::default() });
+        let is_drained = rewrite(
+            None,
+            home.now,
+            &Rewrite { home: home.share.clone(), carry: None, deduct: 0, back: &[], lent: &[] },
+        );
+        carried += u32::from(carry == Carry::Keep && is_drained.0 != home.state);
+    }
+    assert!(carried > 300, "only {carried} had anything to carry over");
+}
+
+/// Beside shares of the limit before it, a composite has nothing; when the last of them is back, it begins with nothing.
+#[test]
+fn a_composite_waits_for_the_shares_of_the_limit_before() {
+    let server = Server::start(&[]);
+    let to: Limit = "token-bucket 50/s + fixed-window 90/min + sliding-window 70/10s".parse().unwrap();
+    let from: Limit = "token-bucket 50/s".parse().unwrap();
+    let mut bench = Bench::new(&from);
+    bench.ask(START, 1, 7);
+    let mut home = Home::with(Client::new(&server, 0, true), from, bench, START);
+    let mut ledger = Ledger::new(definition(to));
+    ledger.grants.push(Grant { status: Status::RECALLED, ..grant_of(5, (25, 25), 1) });
+    home.write(ledger, With { carry: Some((Carry::Reset, 50)), ..With::default() });
+    assert_eq!(home.share.burst(), 0);
+    home.pass(100_000);
+    let back = vec![(Back { permits: 25, left: None }, Vec::new())];
+    home.write(Ledger::new(definition(to)), With { back, ..With::default() });
+    assert_eq!(home.share.burst(), 50);
+    let mut bench = Bench { share: home.share.clone(), state: Some(home.state.clone()) };
+    assert_eq!(bench.ask(home.now, 1, 1).1.granted, 0);
 }
 
 /// A home that is gone is made anew with what is known of it, and with nothing in it; but only if it is gone.

@@ -43,7 +43,7 @@ fn a_share_is_installed_once_and_in_time() {
         // Packed by a clock that is far behind; what it would refill since then is not the shard's.
         let begun = match share(text) {
             Share::Bucket(bucket) => Some(State::Bucket(Bucket { level: bucket.capacity, seen: START })),
-            Share::Fixed(_) | Share::Sliding(_) => None,
+            Share::Fixed(_) | Share::Sliding(_) | Share::Composite(_) => None,
         };
         let installed = pack(Kind::Lent, ID, &share(text), begun.as_ref(), b"");
         redis::cmd("DEL").arg(&shard.0.key).query::<()>(&mut shard.0.connection).unwrap();

@@ -13,7 +13,7 @@ mod install;
 mod rules;
 #[path = "../../../../tests/support/server.rs"]
 #[allow(dead_code, unreachable_pub)]
-mod server;
+pub(crate) mod server;
 
 use redis::{Cmd, Value};
 use server::Server;

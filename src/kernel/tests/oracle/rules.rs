@@ -6,7 +6,12 @@ use crate::kernel::{Ask, Batch};
 use crate::limit::{Limit, Share};
 use crate::wire::{GrantId, Kind, Reply, Run, Script, pack, unpack};
 
-const TEXTS: [&str; 3] = ["token-bucket 5/s", "fixed-window 5/s", "sliding-window 5/s"];
+const TEXTS: [&str; 4] = [
+    "token-bucket 5/s",
+    "fixed-window 5/s",
+    "sliding-window 5/s",
+    "token-bucket 5/s + fixed-window 9/s + sliding-log 7/s",
+];
 const ONE: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[Ask { permits: 1, count: 1 }] };
 const NOTHING: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[] };
 
@@ -105,7 +110,10 @@ fn a_state_of_another_kernel_is_left_alone() {
 fn a_state_of_another_version_is_left_alone() {
     let server = Server::start(&[]);
     let mut client = Client::new(&server, 0, false);
-    for (share, script) in shares().flat_map(|share| Script::ALL.map(|script| (share, script))) {
+    // Those of limits come first.
+    for (share, script) in
+        shares().flat_map(|share| Script::ALL[..10].iter().map(move |script| (share.clone(), *script)))
+    {
         let mut bytes = pack(Kind::Home, ID, &share, None, b"the ledger");
         bytes[0] = 2;
         client.put(&bytes, 60_000);
@@ -137,7 +145,7 @@ fn a_touch_renews_the_time_to_live_and_a_look_does_not() {
             client.acquire(script, &Run { touch: true, ..long });
             assert!(client.ttl() > 80_000, "{share:?}: a touch renews it");
             let (before, after) = (unpack(&bytes), unpack(&client.stored().unwrap()));
-            assert_eq!((after.kind, after.id, after.share, after.ledger), (kind, ID, share, before.ledger));
+            assert_eq!((after.kind, after.id, after.share, after.ledger), (kind, ID, share.clone(), before.ledger));
         }
     }
 }

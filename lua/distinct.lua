@@ -1,0 +1,31 @@
+-- Distinct values in a sliding window: one shard of a key, a sorted set of values by when they were last seen.
+-- KEYS[1]  sub-key, the only key touched
+-- ARGV     1 mode (0 look, 1 clear, 2 add) | 2 window, us | 3.. values, 1024 at the most
+-- reply    {version, status, now, count, fresh}
+
+local VERSION, DONE = 1, 0
+local CLEAR, ADD = '1', '2'
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local window = tonumber(ARGV[2])
+local stamp, oldest = string.format('%.0f', now), string.format('%.0f', now - window)
+local fresh = 0
+if ARGV[1] == CLEAR then
+  redis.call('PEXPIRE', KEYS[1], 0)
+elseif ARGV[1] == ADD then
+  local life = string.format('%.0f', math.ceil(window / 1000) + 1000)
+  -- There is no command that makes a sorted set together with its end. So its end comes first: a server that would
+  -- refuse it refuses it here, before there is anything without one.
+  redis.call('PEXPIRE', KEYS[1], life)
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', oldest)
+  local seen = {}
+  for arg = 3, #ARGV do
+    seen[#seen + 1] = stamp
+    seen[#seen + 1] = ARGV[arg]
+  end
+  -- A clock that was set back makes nothing older than it is.
+  fresh = redis.call('ZADD', KEYS[1], 'GT', unpack(seen))
+  redis.call('PEXPIRE', KEYS[1], life)
+end
+return {VERSION, DONE, now, redis.call('ZCOUNT', KEYS[1], '(' .. oldest, '+inf'), fresh}

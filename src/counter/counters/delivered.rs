@@ -1,0 +1,88 @@
+//! What became of the adds of this process.
+
+#[cfg(feature = "redis")]
+use std::time::Duration;
+
+use super::{Counters, On};
+use crate::counter::Dropped;
+#[cfg(feature = "redis")]
+use crate::error::{Error, ErrorKind};
+
+impl Counters {
+    /// How many adds of this process are not delivered yet: on their way, or queued.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, counter::CounterSettings}; use std::time::Duration;
+    /// let clicks = Limiter::local().counters("clicks", CounterSettings::new(Duration::from_secs(86_400)))?;
+    /// assert_eq!(clicks.undelivered(), 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn undelivered(&self) -> u64 {
+        match &self.0.on {
+            On::Local(..) => 0,
+            #[cfg(feature = "redis")]
+            On::Shared(delivery) => delivery.tally.undelivered(),
+        }
+    }
+
+    /// How many adds of this process were given up. The embedded store gives up none.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, counter::CounterSettings}; use std::time::Duration;
+    /// let clicks = Limiter::local().counters("clicks", CounterSettings::new(Duration::from_secs(86_400)))?;
+    /// assert_eq!((clicks.dropped().refused, clicks.dropped().unknown), (0, 0));
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dropped(&self) -> Dropped {
+        match &self.0.on {
+            On::Local(..) => Dropped::default(),
+            #[cfg(feature = "redis")]
+            On::Shared(delivery) => {
+                let (refused, unknown) = delivery.tally.dropped();
+                Dropped { refused, unknown }
+            }
+        }
+    }
+
+    /// Waits up to `within` until nothing is undelivered. Needs the feature `redis`; nothing to do on the embedded store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSent`] with the number of adds that are still undelivered then. They stay queued.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    ///
+    /// ```no_run
+    /// # async fn run(clicks: shardlimit::counter::Counters) -> Result<(), shardlimit::Error> {
+    /// clicks.flush(std::time::Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub async fn flush(&self, within: Duration) -> Result<(), Error> {
+        let On::Shared(delivery) = &self.0.on else { return Ok(()) };
+        if self.undelivered() == 0 {
+            return Ok(());
+        }
+        let (done, is_empty) = tokio::sync::oneshot::channel();
+        let empty = delivery.tally.empty();
+        delivery.shards.engine.spawn(async move {
+            let _ = done.send(tokio::time::timeout(within, empty).await.is_ok());
+        })?;
+        if is_empty.await.unwrap_or(false) {
+            return Ok(());
+        }
+        let message = format!("{} adds are not delivered within {within:?}; they stay queued", self.undelivered());
+        Err(Error::new(ErrorKind::NotSent, "counters", message))
+    }
+
+    #[cfg(feature = "redis")]
+    pub(in crate::counter) fn empty(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match &self.0.on {
+            On::Local(..) => None,
+            On::Shared(delivery) => Some(delivery.tally.empty()),
+        }
+    }
+}

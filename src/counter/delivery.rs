@@ -1,0 +1,292 @@
+//! Adds on their way to a shared store: each exactly once, or told.
+//!
+//! Each shard of a key has one request out at a time, with a number. Adds that come meanwhile are summed up and go next. A
+//! request without an answer is sent again with the same number: the shard remembers the last one of each client, and counts
+//! no number twice. Nothing is sent again when the shard may have forgotten.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::{OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::CounterSettings;
+use super::clocks::Clocks;
+use super::counters::overflow;
+use super::kernel::{Once, Terms, Verdict};
+use super::shards::{Shard, Shards};
+use super::work::{Answer, Tally, Work};
+use crate::error::{Error, ErrorKind};
+use crate::observe;
+use crate::retries::Backoff;
+use crate::store::cluster::Fault;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::wire::{CountReply, CountRun, Script};
+
+/// Between two tries of what could not be delivered. A server that restarts is missed for a second or two.
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(20), most: Duration::from_secs(1), multiplier: 2.0, jitter: 0.5 };
+
+/// Requests in a row, each with adds that came while the one before was out, from which a key is hot for this process. Adds that come
+/// together once are summed up, and need no other shard.
+const HOT: u32 = 16;
+
+pub(super) struct Delivery {
+    pub shards: Shards,
+    pub terms: Terms,
+    name: Box<str>,
+    spread: bool,
+    /// How many shards of keys may have something undelivered.
+    queue: usize,
+    /// The longest that an add keeps its caller.
+    deadline: Duration,
+    /// Drawn with the first add: a process may fork until then.
+    client: OnceLock<u64>,
+    numbers: AtomicU64,
+    /// By sub-key. One that is here has a task.
+    lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
+    clocks: Clocks,
+    pub tally: Arc<Tally>,
+}
+
+/// What waits behind the request that is out to one shard of one key.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Work>,
+    /// Requests that went one after the other, since nothing was out here.
+    rounds: u32,
+}
+
+/// A request and what is known of its fate.
+struct Attempt {
+    work: Work,
+    number: u64,
+    /// When the first copy was sent that may have run.
+    unknown_since: Option<Instant>,
+    failed: u32,
+}
+
+impl Delivery {
+    pub(super) fn new(shards: Shards, name: &str, settings: &CounterSettings, deadline: Duration) -> Self {
+        Self {
+            shards,
+            terms: settings.terms(),
+            name: name.into(),
+            spread: settings.spread,
+            queue: settings.queue,
+            deadline,
+            client: OnceLock::new(),
+            numbers: AtomicU64::new(0),
+            lanes: Mutex::default(),
+            clocks: Clocks::new(),
+            tally: Arc::new(Tally::new(name)),
+        }
+    }
+
+    /// Takes an add. It is delivered whether anybody waits for the answer or not.
+    ///
+    /// # Errors
+    /// When there is no room for it, or the limiter has ended.
+    pub(super) fn put(
+        self: &Arc<Self>,
+        key: &[u8],
+        amount: i64,
+        bound: Option<i64>,
+    ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Error> {
+        self.shards.engine.check()?;
+        let due = Instant::now() + self.deadline;
+        let (say, told) = oneshot::channel();
+        let shard = {
+            let lanes = &mut *lock(&self.lanes);
+            let shard = self.choose(lanes, key);
+            if let Some(lane) = lanes.get_mut(&shard.sub_key) {
+                match lane.waiting.back_mut() {
+                    Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, due, say),
+                    _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, due, say)),
+                }
+                return Ok(told);
+            }
+            if lanes.len() >= self.queue {
+                self.tally.refused(1);
+                let message = format!(
+                    "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, \
+                     or raise `queue`",
+                    self.queue
+                );
+                return Err(Error::new(ErrorKind::NotSent, "queue", message));
+            }
+            let work = Work::new(&self.tally, amount, bound, due, say);
+            lanes.insert(shard.sub_key.clone(), Queue { waiting: VecDeque::from([work]), rounds: 0 });
+            shard
+        };
+        let lane = Lane { delivery: Arc::downgrade(self), shard, is_over: false };
+        self.shards.engine.spawn(lane.drive())?;
+        Ok(told)
+    }
+
+    /// A key's first shard, unless this process has kept that busy for a while: then any.
+    fn choose(&self, lanes: &HashMap<Box<[u8]>, Queue>, key: &[u8]) -> Shard {
+        let first = self.shards.shard(key, 0);
+        if self.spread || lanes.get(&first.sub_key).is_some_and(|lane| lane.rounds >= HOT) {
+            return self.shards.shard(key, rand::random_range(0..self.shards.count));
+        }
+        first
+    }
+
+    /// What goes next. None: the lane is over.
+    fn next(&self, shard: &Shard) -> Option<Attempt> {
+        let lanes = &mut *lock(&self.lanes);
+        let lane = lanes.get_mut(&shard.sub_key)?;
+        let Some(work) = lane.waiting.pop_front() else {
+            lanes.remove(&shard.sub_key);
+            return None;
+        };
+        lane.rounds = lane.rounds.saturating_add(1);
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Attempt { work, number, unknown_since: None, failed: 0 })
+    }
+
+    /// Sends a request once. Gives it back if it has to be sent again.
+    async fn send(&self, shard: &Shard, mut attempt: Attempt) -> Option<Attempt> {
+        let now = Instant::now();
+        let since = attempt.unknown_since.unwrap_or(now);
+        // The tenth that is left out is for clocks that drift apart, and masters that take over.
+        let lasts = Duration::from_micros(self.terms.horizon * 9 / 10);
+        if now - since >= lasts {
+            attempt.work.lose(lasts);
+            return None;
+        }
+        let once = Once {
+            client: *self.client.get_or_init(rand::random),
+            number: attempt.number,
+            not_after: self.clocks.at(shard.slot, since) + lasts.as_micros() as u64,
+        };
+        let run = CountRun::Add { amount: attempt.work.amount(), bound: attempt.work.bound, once };
+        let sent = AtomicBool::new(false);
+        let write = |cmd: &mut redis::Cmd| run.write(&self.terms, cmd);
+        let mut reply = pin!(shard.run(&self.shards.engine, Script::Counter, write, &sent, CountReply::parse));
+        let reply = loop {
+            let due = self.next_due(shard, &attempt.work);
+            tokio::select! {
+                biased;
+                reply = &mut reply => break reply,
+                () = tokio::time::sleep_until(due.into()) => {
+                    let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
+                    if !self.expire(shard, &mut attempt.work, may_have_run) {
+                        return None;
+                    }
+                }
+            }
+        };
+        match reply {
+            Ok(reply) => {
+                self.clocks.learn(shard.slot, reply.now, Instant::now());
+                match reply.verdict {
+                    Verdict::Done | Verdict::Above => attempt.work.deliver(reply.verdict, reply.total),
+                    Verdict::Overflow => attempt.work.refuse(&overflow(reply.total)),
+                    Verdict::Late => return Some(attempt.again()),
+                    Verdict::Crowded => return self.failed(shard, attempt, &crowded(), since),
+                }
+                None
+            }
+            Err(fault) => self.failed(shard, attempt, &fault, since),
+        }
+    }
+
+    fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, since: Instant) -> Option<Attempt> {
+        // A store that is away fails every try of every key: each request tells once.
+        if attempt.failed == 0 {
+            observe::fault(&self.name, &shard.sub_key, fault);
+        }
+        if matches!(fault, Fault::Unknown(_)) {
+            attempt.unknown_since = Some(since);
+        } else if attempt.work.bound.is_some() && attempt.unknown_since.is_none() {
+            // Whoever asks whether there is room wants to know now, not that it is asked later.
+            attempt.work.refuse(&super::shards::into_error(fault.clone()));
+            return None;
+        }
+        Some(attempt.again())
+    }
+
+    /// When somebody who waits here has to be told something.
+    fn next_due(&self, shard: &Shard, work: &Work) -> Instant {
+        let lanes = lock(&self.lanes);
+        let waiting = lanes.get(&shard.sub_key).into_iter().flat_map(|lane| &lane.waiting).filter_map(Work::due);
+        let far = Instant::now() + Duration::from_secs(3_600);
+        waiting.chain(work.due()).min().unwrap_or(far)
+    }
+
+    /// Lets go of those who have waited long enough. `false`: the work itself is over.
+    fn expire(&self, shard: &Shard, work: &mut Work, may_have_run: bool) -> bool {
+        let now = Instant::now();
+        if let Some(lane) = lock(&self.lanes).get_mut(&shard.sub_key) {
+            lane.waiting.retain_mut(|work| work.expire(now, false));
+        }
+        work.expire(now, may_have_run)
+    }
+}
+
+impl Attempt {
+    fn again(mut self) -> Self {
+        self.failed += 1;
+        self
+    }
+}
+
+/// The task of one shard of one key, for as long as something is undelivered there.
+struct Lane {
+    /// A limiter that everybody let go of has nothing to deliver any more.
+    delivery: Weak<Delivery>,
+    shard: Shard,
+    /// Nothing waits: the next add begins another one.
+    is_over: bool,
+}
+
+impl Lane {
+    async fn drive(mut self) {
+        let mut attempt = None;
+        loop {
+            let Some(delivery) = self.delivery.upgrade() else { return };
+            let Some(current) = attempt.take().or_else(|| delivery.next(&self.shard)) else {
+                self.is_over = true;
+                return;
+            };
+            attempt = delivery.send(&self.shard, current).await;
+            drop(delivery);
+            let Some(mut failed) = attempt.take() else { continue };
+            let again = Instant::now() + BACKOFF.wait(failed.failed);
+            attempt = loop {
+                let Some(delivery) = self.delivery.upgrade() else { return };
+                let due = delivery.next_due(&self.shard, &failed.work).min(again);
+                drop(delivery);
+                tokio::time::sleep_until(due.into()).await;
+                let Some(delivery) = self.delivery.upgrade() else { return };
+                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown_since.is_some()) {
+                    break None;
+                }
+                if Instant::now() >= again {
+                    break Some(failed);
+                }
+            };
+        }
+    }
+}
+
+/// The task may be dropped at any time, and then nobody would come for what waits.
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if let Some(delivery) = self.delivery.upgrade().filter(|_| !self.is_over) {
+            let left = lock(&delivery.lanes).remove(&self.shard.sub_key);
+            drop(left);
+        }
+    }
+}
+
+fn crowded() -> Fault {
+    Fault::Refused(format!(
+        "{} clients have added to this shard within its horizon, as many as it remembers; use more shards or a shorter horizon",
+        super::kernel::MOST_CLIENTS
+    ))
+}

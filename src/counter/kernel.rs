@@ -1,0 +1,159 @@
+//! The arithmetic of a counter: pure. The embedded store runs it, and `lua/counter.lua` is tested against it.
+
+use crate::clock::Micros;
+
+/// The largest total, up or down: what scripts compute exactly.
+pub(crate) const LARGEST: i64 = (1 << 53) - 1;
+/// Clients whose numbers one shard remembers. Their entries take 25 bytes each, and every add writes them.
+pub(crate) const MOST_CLIENTS: usize = 1_024;
+
+/// How long a counter counts, and how long numbers are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub ttl: Micros,
+    /// Every add begins the ttl anew, not only the first one.
+    pub renew: bool,
+    pub horizon: Micros,
+}
+
+/// One shard of a counter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub total: i64,
+    /// From here on it counts from zero.
+    pub ends: Micros,
+    /// The latest instant decided at.
+    pub seen: Micros,
+    /// The longest that any client asked for.
+    pub horizon: Micros,
+    /// Who was heard of within the horizon, the latest last.
+    pub entries: Vec<Entry>,
+}
+
+/// The last that a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub client: u64,
+    pub number: u64,
+    pub at: Micros,
+    pub is_above: bool,
+}
+
+/// What is to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Add {
+    pub amount: i64,
+    /// Only if the total stays at or below this.
+    pub bound: Option<i64>,
+    /// What makes it count once, however often it arrives. None: it can only arrive once.
+    pub once: Option<Once>,
+}
+
+/// The number of an add, by the client that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Once {
+    pub client: u64,
+    pub number: u64,
+    /// The last instant of the shard's clock at which it may still count.
+    pub not_after: Micros,
+}
+
+/// What became of an add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Counted, now or by an earlier copy.
+    Done,
+    /// Not counted: the total would be above the bound.
+    Above,
+    /// Not counted: the total would be too large for whole numbers.
+    Overflow,
+    /// Not counted: it came too late, or claims to have more time than there is.
+    Late,
+    /// Not counted: too many clients are remembered.
+    Crowded,
+}
+
+impl Count {
+    /// Brings it to `now`, and says at which instant is decided.
+    fn settle(&mut self, terms: &Terms, now: Micros) -> Micros {
+        self.horizon = self.horizon.max(terms.horizon);
+        let at = match self.seen.checked_sub(now) {
+            // Behind by up to the horizon: time stands still.
+            Some(behind) if behind <= self.horizon => self.seen,
+            // Set back for good: all are as if just heard of.
+            Some(_) => {
+                self.entries.iter_mut().for_each(|entry| entry.at = now);
+                now
+            }
+            None => now,
+        };
+        self.ends = self.ends.min(at + terms.ttl);
+        if self.ends <= at {
+            self.total = 0;
+        }
+        at
+    }
+
+    /// The total at this instant.
+    pub(crate) fn look(&self, terms: &Terms, now: Micros) -> i64 {
+        let mut state = self.clone();
+        state.settle(terms, now);
+        state.total
+    }
+
+    /// Counts from zero; numbers stay remembered. The embedded store has none, and forgets the key.
+    #[cfg(all(test, feature = "redis"))]
+    pub(crate) fn reset(&mut self, terms: &Terms, now: Micros) {
+        self.seen = self.settle(terms, now);
+        (self.total, self.ends) = (0, 0);
+    }
+
+    /// Adds, if it may, and says so with the total after it. The state is another one only where the add is done or above.
+    pub(crate) fn add(&mut self, terms: &Terms, now: Micros, add: &Add) -> (Verdict, i64) {
+        let mut next = self.clone();
+        let at = next.settle(terms, now);
+        let verdict = next.judge(terms, (now, at), add);
+        match verdict {
+            Ok(verdict) => {
+                next.seen = at;
+                *self = next;
+                (verdict, self.total)
+            }
+            Err(verdict) => (verdict, next.total),
+        }
+    }
+
+    /// `Err`: nothing is written.
+    fn judge(&mut self, terms: &Terms, (now, at): (Micros, Micros), add: &Add) -> Result<Verdict, Verdict> {
+        if let Some(once) = add.once {
+            if now > once.not_after || once.not_after > now + terms.horizon {
+                return Err(Verdict::Late);
+            }
+            let fresh = self.entries.iter().position(|entry| at < entry.at.saturating_add(self.horizon));
+            self.entries.drain(..fresh.unwrap_or(self.entries.len()));
+            match self.entries.iter().position(|entry| entry.client == once.client) {
+                Some(known) if once.number <= self.entries[known].number => {
+                    return Err(if self.entries[known].is_above { Verdict::Above } else { Verdict::Done });
+                }
+                Some(known) => drop(self.entries.remove(known)),
+                None if self.entries.len() >= MOST_CLIENTS => return Err(Verdict::Crowded),
+                None => {}
+            }
+        }
+        let sum = self.total + add.amount;
+        if sum.abs() > LARGEST {
+            return Err(Verdict::Overflow);
+        }
+        let is_above = add.bound.is_some_and(|bound| sum > bound);
+        if !is_above {
+            if self.ends <= at || terms.renew {
+                self.ends = at + terms.ttl;
+            }
+            self.total = sum;
+        }
+        if let Some(Once { client, number, .. }) = add.once {
+            self.entries.push(Entry { client, number, at, is_above });
+        }
+        Ok(if is_above { Verdict::Above } else { Verdict::Done })
+    }
+}

@@ -1,0 +1,62 @@
+//! All shards of a key at once: what they have left, and how they are made as new.
+
+use super::SharedLimit;
+use super::call::ATTEMPTS;
+use super::entry::{Entry, View};
+use super::job::{Miss, Outcome, Work};
+use crate::decision::{DecidedBy, Peek, StoreFacts};
+use crate::error::Error;
+use crate::sync::Arc;
+
+impl SharedLimit {
+    /// # Cancel safety
+    /// It changes nothing, whenever it is dropped.
+    pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
+        let mut looked = self.on_all(entry, Work::Look).await?;
+        // What is on its way is nowhere to be seen. Where it can't arrive, what is left is what can be seen.
+        if looked.0.is_moving() && self.finish_moves(entry).await.is_ok() {
+            looked = self.on_all(entry, Work::Look).await?;
+        }
+        let (view, outcomes) = looked;
+        let exact = view.lanes.len() == 1;
+        let mut facts = StoreFacts { remaining: 0, reset_after: 0, exact, decided_by: DecidedBy::Store, part: 0 };
+        for found in &outcomes {
+            facts.remaining += found.free();
+            facts.reset_after = facts.reset_after.max(found.reset_after());
+        }
+        Ok(Peek::by_store(facts))
+    }
+
+    /// # Cancel safety
+    /// Some shards may be reset and others not.
+    pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Error> {
+        let (view, _) = self.on_all(entry, Work::Reset).await?;
+        // What was taken ahead is void: the shards are as new without it.
+        if let Some(purse) = &entry.purse {
+            drop(purse.take_back(None));
+        }
+        view.lanes.iter().for_each(|lane| entry.open(lane));
+        Ok(())
+    }
+
+    /// The same on every shard at once; home's answer tells whether the plan is still this one.
+    async fn on_all(self: &Arc<Self>, entry: &Arc<Entry>, work: Work) -> Result<(Arc<View>, Vec<Outcome>), Error> {
+        for _ in 0..ATTEMPTS {
+            let view = entry.view();
+            let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work.clone())).collect();
+            let mut outcomes = Vec::with_capacity(answers.len());
+            let mut stale = false;
+            for answer in answers {
+                match answer.await {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(Miss::Stale) => stale = true,
+                    Err(miss) => return Err(miss.into_error()),
+                }
+            }
+            if !stale && entry.view().id == view.id {
+                return Ok((view, outcomes));
+            }
+        }
+        Err(Miss::Stale.into_error())
+    }
+}

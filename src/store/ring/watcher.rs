@@ -1,0 +1,177 @@
+//! The watcher of a ring: the one task that asks its nodes who belongs to it. No caller waits for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::cmd;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::Instrument;
+
+use super::record::BadRecord;
+use super::{Member, Place, Record, Ring};
+use crate::key::Slot;
+use crate::observe;
+use crate::said::is_host;
+use crate::store::cluster::{Address, Fault, Node, Request, Router, connect_ahead};
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Arc, lock};
+use crate::wire::{Script, ring_record};
+
+/// How often it looks without a reason. A change of the ring waits for some of these before it takes anything for settled.
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
+/// The least time between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long one node may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Watches until the router is gone.
+pub(in crate::store) async fn watch(router: std::sync::Weak<Router>) {
+    loop {
+        let Some(present) = router.upgrade() else { return };
+        let Some(ring) = &present.ring else { return };
+        let doubt = Arc::clone(&present.doubt);
+        look(&present, ring).instrument(observe::look()).await;
+        drop(present);
+        sleep(PAUSE.mul_f64(rand::random_range(0.5..1.5))).await;
+        // Either way it is time to look again.
+        let _ = timeout(PERIOD.mul_f64(rand::random_range(0.5..1.0)), doubt.notified()).await;
+    }
+}
+
+/// Asks all nodes at once, takes the latest record, and tells it to those that have an older one or none.
+async fn look(router: &Arc<Router>, ring: &Ring) {
+    let found = ask_all(router, ring.everybody(), None).await;
+    let (mut latest, mut failure): (Option<Record>, _) = (ring.known().map(|known| known.record.clone()), None);
+    let mut heard = 0;
+    for answer in found.values() {
+        match answer {
+            Ok(record) => {
+                heard += 1;
+                latest = [latest, record.clone()].into_iter().flatten().reduce(later);
+            }
+            Err(why) => failure = Some(why.clone()),
+        }
+    }
+    // The first record is made by who has something to keep there, and hears from most of the nodes: one that lost its data must not
+    // pass for a ring that never was.
+    let may_make = router.is_wanted() && heard * 2 > ring.own.len();
+    let Some(record) = latest.filter(|_| heard > 0).or_else(|| may_make.then(|| Record::first(&ring.own))) else {
+        let none = if heard > 0 { "no node that answers has a record of the ring" } else { "the ring has no nodes" };
+        let failure = failure.unwrap_or_else(|| none.into());
+        observe::topology_unknown(&failure);
+        return router.has_looked(Some(failure));
+    };
+    if let Some(topology) = ring.take(record.clone()) {
+        router.adopt(topology);
+    }
+    // What can't be read is of a later release, or nobody's of ours: it stays as it is.
+    let lacks = |member: &Member| matches!(found.get(&member.name), Some(Ok(theirs)) if theirs.as_ref().is_none_or(|theirs| record.is_later_than(theirs)));
+    let behind: Vec<Member> = record.all().filter(|member| lacks(member)).cloned().collect();
+    if !behind.is_empty() {
+        ask_all(router, behind, Some(record)).await;
+    }
+    connect_ahead(router);
+    router.has_looked(None);
+}
+
+fn later(one: Record, other: Record) -> Record {
+    if other.is_later_than(&one) { other } else { one }
+}
+
+/// What each of them has for a record, by its name; with `tell`, after it was told of this one.
+pub(super) async fn ask_all(
+    router: &Arc<Router>,
+    members: Vec<Member>,
+    tell: Option<Record>,
+) -> HashMap<Box<str>, Result<Option<Record>, String>> {
+    let mut tasks = JoinSet::new();
+    for member in members {
+        let (router, tell) = (Arc::clone(router), tell.clone());
+        tasks.spawn(async move {
+            let asked = timeout(PATIENCE, ask(&router, &member, tell.as_ref())).await;
+            let late = |_| format!("{member} did not answer within {PATIENCE:?}");
+            (member.name.clone(), asked.map_err(late).flatten())
+        });
+    }
+    tasks.join_all().await.into_iter().collect()
+}
+
+async fn ask(router: &Arc<Router>, member: &Member, tell: Option<&Record>) -> Result<Option<Record>, String> {
+    let Some(ring) = &router.ring else { return Ok(None) };
+    let node = router.node_at(&find(router, ring, member).await?);
+    let text = tell.map_or_else(String::new, Record::encode);
+    let (number, mark) = tell.map_or((0, 0), |record| (record.number, record.mark()));
+    let request = Request {
+        // Of a server that knows no slots.
+        slot: Slot::of(b""),
+        script: Script::Ring,
+        key: &ring.key(),
+        arguments: &|command| {
+            command.arg(number).arg(mark).arg(&text);
+        },
+        sent: &AtomicBool::new(false),
+    };
+    let reply = router.look_at(&node, &request).await.map_err(Fault::what)?;
+    let text = ring_record(reply).map_err(|bad| bad.to_string())?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Record::decode(&text).map(Some).map_err(|bad: BadRecord| format!("{member}: {bad}"))
+}
+
+/// The address of a member. Sentinels are asked each time: theirs is the word that counts.
+async fn find(router: &Arc<Router>, ring: &Ring, member: &Member) -> Result<Address, String> {
+    let sentinels = match &member.place {
+        Place::Server(address) => return Ok(address.clone()),
+        Place::Sentinels(sentinels) => sentinels,
+    };
+    let mut asked = JoinSet::new();
+    for address in sentinels {
+        let (sentinel, name) = (ring.sentinel_at(router, address), member.name.clone());
+        asked.spawn(async move {
+            let late = |_| format!("Sentinel {} did not answer", sentinel.address);
+            timeout(PATIENCE / 2, master_by(&sentinel, &name)).await.map_err(late).flatten()
+        });
+    }
+    let mut failure = String::from("no Sentinel is named");
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok(Ok(master)) => {
+                lock(&ring.resolved).insert(member.name.clone(), master.clone());
+                return Ok(master);
+            }
+            Ok(Err(why)) => failure = why,
+            Err(_) => {}
+        }
+    }
+    // The master may be well all the same.
+    ring.address_of(member).ok_or(failure)
+}
+
+async fn master_by(sentinel: &Arc<Node>, name: &str) -> Result<Address, String> {
+    let mut question = cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    let replies = sentinel.ask(&[question]).await.map_err(Fault::what)?;
+    let reply = replies.into_iter().next().unwrap_or(redis::Value::Nil);
+    let address: Option<(String, u16)> = redis::from_redis_value(reply).map_err(|_| unknown(sentinel, name))?;
+    let (host, port) = address.filter(|(host, _)| is_host(host)).ok_or_else(|| unknown(sentinel, name))?;
+    Ok(Address { host: host.into(), port })
+}
+
+fn unknown(sentinel: &Node, name: &str) -> String {
+    format!("Sentinel {} knows no master {name}", sentinel.address)
+}
+
+impl Ring {
+    fn sentinel_at(&self, router: &Router, address: &Address) -> Arc<Node> {
+        let sentinels = &mut *lock(&self.sentinels);
+        let new = || Arc::new(Node::new(address.clone(), &self.anonymous, Arc::clone(&router.doubt)));
+        Arc::clone(sentinels.entry(address.clone()).or_insert_with(new))
+    }
+
+    /// Lets go of the connections to Sentinels.
+    pub(in crate::store) fn close(&self) {
+        lock(&self.sentinels).values().for_each(|node| node.close());
+    }
+}

@@ -1,0 +1,68 @@
+//! One run of the counter script: its arguments and its reply.
+
+use redis::{Cmd, Value};
+
+use super::reply::{BadReply, Fields};
+use crate::clock::Micros;
+use crate::counter::kernel::{Once, Terms, Verdict};
+
+/// What a script of counters does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Look = 0,
+    /// Also called reset.
+    Clear = 1,
+    Add = 2,
+}
+
+/// What one run is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CountRun {
+    Look,
+    Reset,
+    Add { amount: i64, bound: Option<i64>, once: Once },
+}
+
+impl CountRun {
+    /// Appends the arguments behind the key.
+    pub(crate) fn write(&self, terms: &Terms, cmd: &mut Cmd) {
+        let mode = match self {
+            Self::Look => Mode::Look,
+            Self::Reset => Mode::Clear,
+            Self::Add { .. } => Mode::Add,
+        };
+        cmd.arg(mode as u8).arg(terms.ttl).arg(u8::from(terms.renew)).arg(terms.horizon);
+        if let Self::Add { amount, bound, once } = self {
+            cmd.arg(once.not_after).arg(&once.client.to_le_bytes()).arg(once.number).arg(*amount);
+            match bound {
+                Some(bound) => cmd.arg(*bound),
+                None => cmd.arg(""),
+            };
+        }
+    }
+}
+
+/// What a run answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountReply {
+    pub verdict: Verdict,
+    /// The clock of the shard.
+    pub now: Micros,
+    pub total: i64,
+}
+
+impl CountReply {
+    pub(crate) fn parse(value: Value) -> Result<Self, BadReply> {
+        let mut fields = Fields::new(value)?;
+        let verdict = match fields.number("status", 0)? {
+            0 => Verdict::Done,
+            1 => Verdict::Above,
+            2 => Verdict::Overflow,
+            3 => Verdict::Late,
+            4 => Verdict::Crowded,
+            status => return Err(BadReply::new("status", status)),
+        };
+        let (now, total) = (fields.number("now", 0)? as Micros, fields.number("total", i64::MIN)?);
+        fields.end(Self { verdict, now, total })
+    }
+}

@@ -1,0 +1,187 @@
+//! Counters on every store: what is added is there, once, until it ends.
+
+#[cfg(feature = "redis")]
+#[path = "support/shared.rs"]
+mod shared;
+
+use std::time::Duration;
+
+use pollster::block_on;
+use shardlimit::counter::{Added, CounterSettings, Counters, Within};
+use shardlimit::{ErrorKind, FakeClock, Limiter};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const LARGEST: i64 = (1 << 53) - 1;
+
+fn daily() -> CounterSettings {
+    CounterSettings::new(DAY)
+}
+
+fn total(added: Added) -> i64 {
+    match added {
+        Added::Counted { total: Some(total) } => total,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What holds on every store with one shard.
+async fn counts(counters: &Counters, key: &[u8]) {
+    assert_eq!(counters.get(key).await.unwrap(), 0);
+    assert_eq!(total(counters.add(key, 5).await.unwrap()), 5);
+    assert_eq!(total(counters.add(key, -7).await.unwrap()), -2);
+    assert_eq!(counters.get(key).await.unwrap(), -2);
+    assert_eq!(counters.add_within(key, 12, 10).await.unwrap(), Within::Counted { total: 10 });
+    assert_eq!(counters.add_within(key, 1, 10).await.unwrap(), Within::Above { total: 10 });
+    assert_eq!(counters.add_within(key, -4, 10).await.unwrap(), Within::Counted { total: 6 });
+    counters.reset(key).await.unwrap();
+    assert_eq!(counters.get(key).await.unwrap(), 0);
+    assert_eq!(total(counters.add(key, 3).await.unwrap()), 3, "a reset counter counts from zero");
+    let error = counters.add(key, LARGEST).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Refused, "amount"), "{error}");
+    assert_eq!(counters.get(key).await.unwrap(), 3, "nothing of it was counted");
+    assert_eq!(counters.add(key, LARGEST + 1).await.unwrap_err().kind(), ErrorKind::InvalidAmount);
+    assert_eq!(counters.add_within(key, 1, i64::MIN).await.unwrap_err().field(), "bound");
+
+    let answers = counters.add_many([(key, 1), (b"", 1), (b"other", 4), (key, 2)]).await;
+    let totals: Vec<Option<i64>> = answers.into_iter().map(|answer| answer.ok().map(total)).collect();
+    assert_eq!(totals, [Some(4), None, Some(4), Some(6)]);
+    let read = counters.get_many([key, b"", b"other", b"never"]).await;
+    assert_eq!(read.into_iter().map(Result::ok).collect::<Vec<_>>(), [Some(6), None, Some(4), Some(0)]);
+    counters.reset("other").await.unwrap();
+    assert_eq!(counters.undelivered(), 0);
+}
+
+#[test]
+fn the_embedded_store_counts() {
+    block_on(counts(&Limiter::local().counters("clicks", daily()).unwrap(), b"a{b}\0"));
+}
+
+#[test]
+fn counters_end_by_themselves() {
+    let time = FakeClock::new();
+    let limiter = Limiter::builder().clock(&time).build().unwrap();
+    let first = limiter.counters("first", daily()).unwrap();
+    let last = limiter.counters("last", daily().renew()).unwrap();
+    let both =
+        |amount| [block_on(first.add("k", amount)), block_on(last.add("k", amount))].map(|added| total(added.unwrap()));
+    assert_eq!(both(1), [1, 1]);
+    time.advance(DAY - Duration::from_secs(1));
+    assert_eq!(both(1), [2, 2]);
+    time.advance(Duration::from_secs(1));
+    assert_eq!([block_on(first.get("k")).unwrap(), block_on(last.get("k")).unwrap()], [0, 2]);
+    assert_eq!(both(1), [1, 3]);
+}
+
+#[test]
+fn a_name_stands_for_one_thing() {
+    let limiter = Limiter::local();
+    let clicks = limiter.counters("clicks", daily()).unwrap();
+    block_on(clicks.add("k", 1)).unwrap();
+    assert_eq!(block_on(limiter.counters("clicks", daily()).unwrap().get("k")).unwrap(), 1);
+    assert_eq!(limiter.counters("clicks", daily().renew()).unwrap_err().kind(), ErrorKind::NameTaken);
+    assert_eq!(limiter.counters("a:b", daily()).unwrap_err().kind(), ErrorKind::InvalidName);
+    assert_eq!(limiter.counters("b", daily().shards(0)).unwrap_err().field(), "shards");
+}
+
+#[test]
+fn a_full_embedded_store_forgets_nobody() {
+    let limiter = Limiter::builder().max_keys(64).build().unwrap();
+    let counters = limiter.counters("clicks", daily()).unwrap();
+    let taken = (0..1_000).filter(|key| block_on(counters.add(key.to_string(), 1)).is_ok()).collect::<Vec<i32>>();
+    assert!(taken.len() <= 64, "{}", taken.len());
+    assert!(taken.iter().all(|key| block_on(counters.get(key.to_string())).unwrap() == 1));
+}
+
+#[cfg(feature = "redis")]
+mod on_servers {
+    use redis::cmd;
+    use shardlimit::Slot;
+
+    use super::shared::{Cluster, Layout, Server, client, client_of};
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_counts() {
+        let server = Server::start(&[]);
+        let limiter = client(&server).build().unwrap();
+        counts(&limiter.counters("clicks", daily()).unwrap(), b"a{b}\0").await;
+        // A limit of the same name and key has nothing to do with it.
+        let limit = limiter.define("clicks", "2/day".parse().unwrap()).unwrap();
+        assert!(limit.acquire(b"a{b}\0").await.unwrap().is_allowed());
+        assert_eq!(limiter.counters("clicks", daily()).unwrap().get(b"a{b}\0").await.unwrap(), 6);
+    }
+
+    /// Every master has a part of a counter that is split, and every client reads the same sum.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hot_counter_lies_on_all_masters() {
+        let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+        let settings = || daily().shards(3);
+        let counters = client_of(&cluster, 0).build().unwrap().counters("clicks", settings()).unwrap();
+        let other = client_of(&cluster, 1).build().unwrap().counters("clicks", settings()).unwrap();
+        let error = counters.add_within("hot", 1, 1).await.unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "shards"));
+
+        // One after the other, all go to the first shard.
+        for _ in 0..5 {
+            assert_eq!(counters.add("hot", 1).await.unwrap(), Added::Counted { total: None });
+        }
+        let holders = |cluster: &Cluster| {
+            let keys = cluster.nodes.iter().map(|node| node.ask::<Vec<Vec<u8>>>(cmd("KEYS").arg("*::count:*")).len());
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(holders(&cluster).iter().sum::<usize>(), 1);
+        // Together they are summed up, and need no other.
+        for answer in counters.add_many((0..3_000).map(|_| ("hot", 1))).await {
+            answer.unwrap();
+        }
+        assert_eq!(holders(&cluster).iter().sum::<usize>(), 1);
+        // Without end, the others help.
+        let mut added = 3_005;
+        while holders(&cluster) != [1, 1, 1] {
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..8 {
+                let counters = counters.clone();
+                tasks.spawn(async move {
+                    for _ in 0..200 {
+                        counters.add("hot", 1).await.unwrap();
+                    }
+                });
+            }
+            tasks.join_all().await;
+            added += 1_600;
+            assert!(added < 1_000_000, "{:?}", holders(&cluster));
+        }
+        assert_eq!(other.get("hot").await.unwrap(), added);
+        assert_eq!(counters.get("hot").await.unwrap(), added);
+        // A fleet spreads from the first add on.
+        let fleet = client_of(&cluster, 0).build().unwrap().counters("fleet", settings().spread()).unwrap();
+        for _ in 0..100 {
+            fleet.add("hot", 1).await.unwrap();
+        }
+        assert_eq!(holders(&cluster), [2, 2, 2]);
+        assert_eq!(fleet.get("hot").await.unwrap(), 100);
+        other.reset("hot").await.unwrap();
+        assert_eq!(counters.get("hot").await.unwrap(), 0);
+    }
+
+    /// A slot that moves while a counter is added to takes its count along, and the numbers that were counted.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_counter_moves_with_its_slot() {
+        let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+        let counters = client_of(&cluster, 0).build().unwrap().counters("clicks", daily()).unwrap();
+        counters.add("k", 1).await.unwrap();
+        let key: Vec<u8> = cluster
+            .nodes
+            .iter()
+            .find_map(|node| node.ask::<Vec<Vec<u8>>>(cmd("KEYS").arg("*")).pop())
+            .expect("it is somewhere");
+        let slot = Slot::of(&key).number();
+        let migration = cluster.begin_migration(slot, 1 - cluster.owner_of(slot));
+        assert_eq!(total(counters.add("k", 1).await.unwrap()), 2);
+        cluster.move_keys(&migration);
+        assert_eq!(total(counters.add("k", 1).await.unwrap()), 3);
+        cluster.finish_migration(migration);
+        assert_eq!(total(counters.add("k", 1).await.unwrap()), 4);
+        assert_eq!(counters.get("k").await.unwrap(), 4);
+    }
+}
