@@ -109,7 +109,7 @@ impl World {
             match grant_of(&home.known.ledger, *id) {
                 Some(grant) => {
                     rates.in_ledger += rate(held);
-                    recalled += if grant.status == Status::Recalled { rate(held) } else { 0 };
+                    recalled += if grant.status.is_recalled() { rate(held) } else { 0 };
                 }
                 None if self.is_known(*id) => rates.forgotten += rate(held),
                 None => {}

@@ -134,7 +134,7 @@ impl Client {
                         }
                         self.attempt.get_or_insert_with(|| Attempt::Settle(Vec::new()));
                         let fresh = self.fresh(setup, &write, now);
-                        vec![self.send(Some(self.view.id), write, fresh, now)]
+                        vec![self.send(Some(self.view.id), *write, fresh, now)]
                     }
                 }
             }

@@ -52,7 +52,7 @@ impl Request {
             Status::Pending { not_after, state } => {
                 Self::Install { slot, id, state: state.as_slice().into(), not_after: *not_after }
             }
-            Status::Live | Status::Recalled => Self::Close { slot, id },
+            Status::Live | Status::Recalled { .. } => Self::Close { slot, id },
         }
     }
 }

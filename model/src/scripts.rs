@@ -98,7 +98,7 @@ pub(super) fn home(
     let held = Held::new(to.home, state);
     for ((grant, share), its) in ledger.grants[old..].iter_mut().zip(&lent).zip(states) {
         let Status::Pending { state, .. } = &mut grant.status else { panic!("a new grant is pending") };
-        *state = Held::new(*share, its).undated().pack(Kind::Lent, grant.id);
+        *state = Held::new(share.clone(), its).undated().pack(Kind::Lent, grant.id);
     }
     // As a client reads it: what it can't read is a fault of whoever wrote it.
     let ledger = match Ledger::decode(&ledger.encode()) {

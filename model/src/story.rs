@@ -109,7 +109,7 @@ fn ledger(known: &Known) -> String {
         let status = match grant.status {
             Status::Live => "live",
             Status::Pending { .. } => "pending",
-            Status::Recalled => "recalled",
+            Status::Recalled { .. } => "recalled",
         };
         let _ = write!(text, ", {} at {} {status}", id(grant.id), grant.slot.number());
     }
