@@ -1,0 +1,8 @@
+//! Says to the library's sources that they are compiled for races, and with the store on Redis.
+
+fn main() {
+    println!("cargo::rustc-cfg=races");
+    println!("cargo::rustc-cfg=feature=\"redis\"");
+    println!("cargo::rustc-check-cfg=cfg(feature, values(\"redis\", \"cluster-async\", \"serde\", \"tls\"))");
+    println!("cargo::rerun-if-changed=build.rs");
+}
