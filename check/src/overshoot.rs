@@ -31,11 +31,17 @@ pub struct Worst {
 #[must_use]
 pub fn worst(limit: &Limit, mut admissions: Vec<Admission>) -> Option<Worst> {
     admissions.sort_unstable();
+    // Of several limits at once: of the one that comes off the worst.
+    let worst = limit.parts().filter_map(|part| worst_of_part(&part, &admissions));
+    worst.max_by(|one, other| one.permits.total_cmp(&other.permits))
+}
+
+fn worst_of_part(limit: &Limit, admissions: &[Admission]) -> Option<Worst> {
     match limit.algorithm() {
-        Algorithm::FixedWindow => worst_fixed_window(limit, &admissions),
-        Algorithm::SlidingWindow | Algorithm::SlidingLog => worst_sliding_window(limit, &admissions),
+        Algorithm::FixedWindow => worst_fixed_window(limit, admissions),
+        Algorithm::SlidingWindow | Algorithm::SlidingLog => worst_sliding_window(limit, admissions),
         // What stands in a queue has been let in; the bound is a bucket's.
-        _ => worst_bucket(limit, &admissions),
+        _ => worst_bucket(limit, admissions),
     }
 }
 

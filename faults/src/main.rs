@@ -4,6 +4,7 @@
 //! cargo run --release -p shardlimit-faults -- --list
 //! cargo run --release -p shardlimit-faults -- kill-one stop --replicas 0 --full-coverage no
 //! cargo run --release -p shardlimit-faults -- --markdown
+//! cargo run --release -p shardlimit-faults -- soak --minutes 10
 //! ```
 //!
 //! * `options`: the command line. `run`: one fault from its cluster to its figures. `stage`: the cluster with all around it.
@@ -12,11 +13,16 @@
 //!   all of them build their limiter.
 //! * `folder`: where files of a run lie.
 //! * `judge/`: from the records to figures. `report`: a line for people, a row for the documentation.
+//! * `counted`, `distinct`: whether counters of several processes are exact while servers die and connections are cut. `counting`: such a
+//!   process.
 //! * `once`: whether a call whose connection was cut is ever charged twice. `gone`: how fast calls are decided without any
-//!   master.
+//!   master. `soak/`: whether anything grows in a long run.
 
 mod clock;
 mod cluster;
+mod counted;
+mod counting;
+mod distinct;
 mod failure;
 mod fault;
 mod fleet;
@@ -32,6 +38,7 @@ mod proxy;
 mod record;
 mod report;
 mod run;
+mod soak;
 mod stage;
 
 use std::process::ExitCode;
@@ -44,6 +51,8 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.command {
         Some(Command::Load(job)) => load::run(job).map(|()| true),
+        Some(Command::Soak(job)) => soak::run(job),
+        Some(Command::Count(job)) => counting::run(job).map(|()| true),
         None => run::suite(&options.suite),
     };
     match done {

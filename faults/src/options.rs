@@ -2,6 +2,7 @@
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::counting;
 use crate::limiter::Settings;
 use crate::load::Job;
 
@@ -20,6 +21,11 @@ pub(crate) enum Command {
     /// One of the processes that call; the suite starts them.
     #[command(hide = true)]
     Load(Job),
+    /// Uses limiters in every way for a long time, and says whether memory, tasks, threads or sockets grow.
+    Soak(crate::soak::Job),
+    /// One of the processes that count; the suite starts them.
+    #[command(hide = true)]
+    Count(counting::Job),
 }
 
 /// What to run.

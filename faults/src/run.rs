@@ -12,7 +12,8 @@ use crate::judge::{Case, Figures, judge};
 use crate::network;
 use crate::options::Suite;
 use crate::stage::Stage;
-use crate::{gone, once, report};
+use crate::{counted, distinct, gone, once, report};
+use once::split;
 
 /// The first burst, and the first look at everything, are over by then.
 const WARM: Duration = Duration::from_secs(1);
@@ -23,20 +24,31 @@ const AFTER: Nanos = 4 * SECOND;
 /// Calls in pulses: longer silence than a server's patience.
 const PULSE: (u64, u64) = (500, 2_500);
 
+/// What is no fault and has a judge of its own.
+const OTHERS: [(&str, &str); 5] = [
+    (once::NAME, once::ABOUT),
+    (split::NAME, split::ABOUT),
+    (gone::NAME, gone::ABOUT),
+    (counted::NAME, counted::ABOUT),
+    (distinct::NAME, distinct::ABOUT),
+];
+
 /// Runs what was asked for; says whether nothing was wrong.
 pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     if suite.list {
         for fault in ALL {
             println!("{:16} {}", fault.name, fault.about);
         }
-        println!("{:16} {}\n{:16} {}", once::NAME, once::ABOUT, gone::NAME, gone::ABOUT);
+        for (name, about) in OTHERS {
+            println!("{name:16} {about}");
+        }
         return Ok(true);
     }
     if suite.processes < 2 {
         return Err(Failure::new("there must be at least two processes"));
     }
     let known =
-        |name: &&String| *name == once::NAME || *name == gone::NAME || ALL.iter().any(|fault| fault.name == **name);
+        |name: &&String| OTHERS.iter().any(|(other, _)| other == *name) || ALL.iter().any(|fault| fault.name == **name);
     if let Some(stranger) = suite.faults.iter().find(|name| !known(name)) {
         return Err(Failure::new(format!("there is no fault {stranger:?}; see --list")));
     }
@@ -74,10 +86,25 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
         well &= counts.is_well();
         println!("{:16} {counts}", once::NAME);
     }
+    if wanted(split::NAME) {
+        let counts = split::run(suite)?;
+        well &= counts.is_well();
+        println!("{:16} {counts}", split::NAME);
+    }
     if wanted(gone::NAME) {
         let decided = gone::run(suite)?;
         well &= decided.is_well();
         println!("{:16} {decided}", gone::NAME);
+    }
+    if wanted(counted::NAME) {
+        let counts = counted::run(suite)?;
+        well &= counts.is_well();
+        println!("{:16} {counts}", counted::NAME);
+    }
+    if wanted(distinct::NAME) {
+        let counts = distinct::run(suite)?;
+        well &= counts.is_well();
+        println!("{:16} {counts}", distinct::NAME);
     }
     Ok(well)
 }

@@ -77,6 +77,7 @@ impl Stage {
         let setup = Setup {
             masters: MASTERS,
             full_coverage: suite.full_coverage,
+            durable: needs.durable,
             node_timeout: NODE_TIMEOUT,
             seats,
             environments: environments.collect::<Result<_, Failure>>()?,

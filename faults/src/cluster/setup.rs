@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) struct Setup {
     pub masters: usize,
     pub full_coverage: bool,
+    /// Whether every write is in a file before it is confirmed.
+    pub durable: bool,
     /// Milliseconds after which a node that does not answer counts as failed.
     pub node_timeout: u64,
     /// One for each node: masters first, then replicas in the same order.
@@ -33,6 +35,7 @@ impl Cluster {
             .chain(["--cluster-require-full-coverage", yes])
             // A master that gives its last slot away would turn into a replica by itself.
             .chain(["--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"])
+            .chain(["--appendonly", if setup.durable { "yes" } else { "no" }, "--appendfsync", "always"])
             .map(ToOwned::to_owned)
             .collect();
         let nodes = setup

@@ -37,6 +37,8 @@ pub(crate) struct Needs {
     pub replicas: bool,
     /// Silence between the calls.
     pub silence: bool,
+    /// Servers that forget nothing they have confirmed.
+    pub durable: bool,
 }
 
 /// Where the servers are.
@@ -55,7 +57,7 @@ pub(crate) enum Place {
 impl Needs {
     /// Nothing but a place.
     pub(crate) const fn only(place: Place) -> Self {
-        Self { place, replicas: false, silence: false }
+        Self { place, replicas: false, silence: false, durable: false }
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! Every call has a key of its own, of a window that does not end meanwhile. So what each single call was charged can be read
 //! from the servers afterwards. A second key is shared by all calls, so that they travel in batches, and its sum is held
-//! against what they were told.
+//! against what they were told. `split`: the same for keys that are split.
+
+pub(crate) mod split;
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use shardlimit::{BreakerSettings, FailurePolicy, NamedLimit, Shards};
+use shardlimit::{BreakerSettings, Builder, FailurePolicy, NamedLimit, Shards};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -45,30 +48,61 @@ pub(crate) struct Counts {
     twice: u64,
     /// Allowed calls that were not charged, and calls that were surely not sent and are charged.
     wrong: u64,
-    /// What the calls of the shared key were told: allowed, unknown, and anything else.
-    shared: (u64, u64, u64),
-    shared_charged: u64,
+    shared: Sum,
+}
+
+/// What the calls of a key were told, and what it was charged.
+#[derive(Debug, Default)]
+struct Sum {
+    allowed: u64,
+    unknown: u64,
+    other: u64,
+    charged: u64,
+}
+
+impl Sum {
+    fn of(told: &[Outcome], charged: u64) -> Self {
+        let count = |wanted: Outcome| told.iter().filter(|outcome| **outcome == wanted).count() as u64;
+        let (allowed, unknown) = (count(Outcome::Allowed), count(Outcome::Unknown));
+        Self { allowed, unknown, other: told.len() as u64 - allowed - unknown, charged }
+    }
+
+    /// What was allowed is charged, and beside it at most what is unknown.
+    fn is_well(&self) -> bool {
+        (self.allowed..=self.allowed + self.unknown).contains(&self.charged)
+    }
+}
+
+impl AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        self.allowed += other.allowed;
+        self.unknown += other.unknown;
+        self.other += other.other;
+        self.charged += other.charged;
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { allowed, unknown, other, charged } = self;
+        write!(f, "{allowed} allowed, {unknown} unknown, {other} other, {charged} charged")
+    }
 }
 
 impl Counts {
     pub(crate) fn is_well(&self) -> bool {
-        let (allowed, unknown, _) = self.shared;
-        self.cuts >= CUTS
-            && self.twice + self.wrong == 0
-            && (allowed..=allowed + unknown).contains(&self.shared_charged)
+        self.cuts >= CUTS && self.twice + self.wrong == 0 && self.shared.is_well()
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cuts, allowed, unknown, other, twice, wrong, shared, shared_charged } = self;
+        let Self { cuts, allowed, unknown, other, twice, wrong, shared } = self;
         let verdict = if self.is_well() { "ok" } else { "NOT OK" };
         write!(
             f,
             "{verdict:6} {cuts} cuts after delivery; single keys: {allowed} allowed, {unknown} unknown, {other} other, \
-             {twice} charged twice, {wrong} charged otherwise than told; one key: {} allowed, {} unknown, {} other, {shared_charged} \
-             charged",
-            shared.0, shared.1, shared.2
+             {twice} charged twice, {wrong} charged otherwise than told; one key: {shared}"
         )
     }
 }
@@ -76,13 +110,9 @@ impl fmt::Display for Counts {
 pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
     let folder = Folder::temporary(NAME)?;
     let stage = Stage::build(suite, Needs::only(Place::Proxied), &folder.path)?;
-    // The policy must not decide: a call is to say what is known of it.
-    let settings = Settings { policy: FailurePolicy::Error, deadline: 500, ..suite.settings.clone() };
     let define = || -> Result<_, Failure> {
-        // A breaker would keep calls from being cut. On one master a look at a key is exact, also where steps were cut.
-        let mut breaker = BreakerSettings::default();
-        breaker.least = u32::MAX;
-        let limiter = settings.builder(&stage.cluster.urls()).breaker(breaker).shards(Shards::Off).build()?;
+        // On one master a look at a key is exact, also where steps were cut.
+        let limiter = builder(suite, &stage).shards(Shards::Off).build()?;
         Ok((limiter.define("own", OWN.parse()?)?, limiter.define("shared", SHARED.parse()?)?))
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -93,6 +123,14 @@ pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
     runtime.block_on(count(cuts, told, &own, &shared))
 }
 
+fn builder(suite: &Suite, stage: &Stage) -> Builder {
+    // The policy must not decide: a call is to say what is known of it. And a breaker would keep calls from being cut.
+    let settings = Settings { policy: FailurePolicy::Error, deadline: 500, ..suite.settings.clone() };
+    let mut breaker = BreakerSettings::default();
+    breaker.least = u32::MAX;
+    settings.builder(&stage.cluster.urls()).breaker(breaker)
+}
+
 /// What single calls were told by their keys, and what the calls of the shared key were.
 #[derive(Default)]
 struct Told {
@@ -101,7 +139,6 @@ struct Told {
 }
 
 async fn call(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) -> (u64, Told) {
-    let cuts = || stage.proxies.iter().map(crate::proxy::Proxy::cuts).sum::<u64>();
     let next = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
@@ -120,28 +157,32 @@ async fn call(stage: &Stage, own: &NamedLimit, shared: &NamedLimit) -> (u64, Tol
             told
         });
     }
-    let patience = Instant::now();
-    while cuts() < CUTS && patience.elapsed() < PATIENCE {
-        stage.proxies.iter().for_each(|proxy| proxy.cut_next(Cut::After));
-        sleep(Duration::from_millis(10)).await;
-    }
-    stage.proxies.iter().for_each(crate::proxy::Proxy::let_be);
+    let cuts = cut(stage, PATIENCE).await;
     over.store(1, Ordering::Relaxed);
     let mut all = Told::default();
     for told in tasks.join_all().await {
         all.singles.extend(told.singles);
         all.together.extend(told.together);
     }
-    (cuts(), all)
+    (cuts, all)
+}
+
+/// Cuts connections of all masters, and says how many.
+async fn cut(stage: &Stage, patience: Duration) -> u64 {
+    let cuts = || stage.proxies.iter().map(crate::proxy::Proxy::cuts).sum::<u64>();
+    let begin = Instant::now();
+    while cuts() < CUTS && begin.elapsed() < patience {
+        stage.proxies.iter().for_each(|proxy| proxy.cut_next(Cut::After));
+        sleep(Duration::from_millis(10)).await;
+    }
+    stage.proxies.iter().for_each(crate::proxy::Proxy::let_be);
+    cuts()
 }
 
 async fn count(cuts: u64, told: Told, own: &NamedLimit, shared: &NamedLimit) -> Result<Counts, Failure> {
     let Told { singles, together } = told;
-    let count = |wanted: Outcome| together.iter().filter(|outcome| **outcome == wanted).count() as u64;
-    let (allowed, unknown) = (count(Outcome::Allowed), count(Outcome::Unknown));
-    let shared_other = together.len() as u64 - allowed - unknown;
-    let mut counts = Counts { cuts, shared: (allowed, unknown, shared_other), ..Counts::default() };
-    counts.shared_charged = charged(shared, "all").await?;
+    let shared = Sum::of(&together, charged(shared, "all").await?);
+    let mut counts = Counts { cuts, shared, ..Counts::default() };
     for (key, outcome) in singles {
         let charged = charged(own, &key).await?;
         counts.twice += u64::from(charged > 1);
