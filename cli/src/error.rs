@@ -104,6 +104,7 @@ impl From<shardlimit::Error> for Failure {
             ErrorKind::InvalidName => "invalid_name",
             ErrorKind::InvalidKey => "invalid_key",
             ErrorKind::InvalidPermits => "invalid_permits",
+            ErrorKind::InvalidAmount => "invalid_amount",
             ErrorKind::InvalidSetting => "invalid_setting",
             ErrorKind::Never => "never",
             ErrorKind::NameTaken => "name_taken",

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod clock;
 mod cluster;
+mod count;
 mod demo;
 mod doctor;
 mod error;
@@ -17,6 +18,7 @@ mod options;
 mod output;
 mod plan;
 mod redis_url;
+mod ring;
 mod store;
 mod values;
 
@@ -28,7 +30,7 @@ use clap::Parser;
 
 use error::Failure;
 use interrupt::Interrupt;
-use options::{Cli, ClusterCommand, Command, LimitCommand};
+use options::{Cli, ClusterCommand, Command, CountCommand, LimitCommand};
 use output::{Exit, Output};
 
 fn main() -> ExitCode {
@@ -67,9 +69,18 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
         Command::Plan(options) => output.report(&plan::run(&options)?),
         Command::Limit(LimitCommand::Get(options)) => output.report(&limit::get(&options)?),
         Command::Limit(LimitCommand::Set(options)) => output.report(&limit::set(options)?),
+        Command::Count(CountCommand::Add(options)) => output.report(&count::add(&options)?),
+        Command::Count(CountCommand::Get(options)) => {
+            output.report(&count::get(&options.count, options.shards.shards)?)
+        }
+        Command::Count(CountCommand::Reset(options)) => {
+            output.report(&count::reset(&options.count, options.shards.shards)?)
+        }
+        Command::Count(CountCommand::Distinct(options)) => output.report(&count::distinct(&options)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
         Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),
+        Command::Ring(command) => output.report(&ring::run(&command)?),
         Command::Doctor(options) => output.report(&doctor::run(&options)?),
     }
 }

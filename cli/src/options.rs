@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shardlimit::{Carry, Limit};
@@ -9,7 +10,7 @@ use shardlimit::{Carry, Limit};
 use crate::bench::Demand;
 use crate::check::Change;
 use crate::clock::Nanos;
-use crate::redis_url::RedisUrls;
+use crate::redis_url::{RedisUrls, RingNodes};
 use crate::store::{Mode, ShardsOption, StoreOptions};
 use crate::values::{self, Key};
 
@@ -37,13 +38,95 @@ pub(crate) enum Command {
     /// Show or set the limit of a key while it is in use
     #[command(subcommand)]
     Limit(LimitCommand),
+    /// Count by key: totals that end by themselves, and distinct values
+    #[command(subcommand)]
+    Count(CountCommand),
     /// Watch a hot key under three times its limit, for five seconds
     Demo,
     /// Start and stop a throw-away Redis Cluster on this machine
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Show which servers form a ring, and have them come and go
+    #[command(subcommand)]
+    Ring(RingCommand),
     /// Look whether servers are fit for limits: exit 0 fine, 1 something is wrong, 2 nothing answers
     Doctor(DoctorOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CountCommand {
+    /// Add to a key's counter: exit 0 counted, 1 it would be above --within, 2 error
+    Add(CountAddOptions),
+    /// Show the total of a key
+    Get(CountOneOptions),
+    /// Begin a key's counter anew at zero
+    Reset(CountOneOptions),
+    /// Add values, if any are given, and show how many distinct ones a key had lately
+    Distinct(DistinctOptions),
+}
+
+/// Which counter.
+#[derive(Args, Debug)]
+pub(crate) struct CountOptions {
+    /// The key to count under: 1 to 16,384 bytes, any byte
+    pub key: Key,
+    /// The name that the counters stand under
+    #[arg(long, default_value = "default")]
+    pub name: String,
+    #[command(flatten)]
+    pub redis: RedisOptions,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct CountShardsOption {
+    /// How many shards every process splits these counters into: 1 to 128
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::count_shards, allow_hyphen_values = true)]
+    pub shards: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CountOneOptions {
+    #[command(flatten)]
+    pub count: CountOptions,
+    #[command(flatten)]
+    pub shards: CountShardsOption,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CountAddOptions {
+    #[command(flatten)]
+    pub count: CountOptions,
+    /// What to add; it may be negative
+    #[arg(default_value = "1", value_parser = values::amount, allow_hyphen_values = true)]
+    pub amount: i64,
+    /// How long the counter counts, from its first add on, such as 1h or 30d
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = values::ttl, allow_hyphen_values = true)]
+    pub ttl: Duration,
+    /// From its last add on
+    #[arg(long)]
+    pub renew: bool,
+    /// Add only if the total stays at or below this
+    #[arg(long, value_name = "BOUND", value_parser = values::within, allow_hyphen_values = true)]
+    pub within: Option<i64>,
+    #[command(flatten)]
+    pub shards: CountShardsOption,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DistinctOptions {
+    #[command(flatten)]
+    pub count: CountOptions,
+    /// Values that are seen now: 1 to 512 bytes each, any byte
+    #[arg(value_name = "VALUE")]
+    pub values: Vec<Key>,
+    /// How long a value counts after it was last seen, such as 1h or 30d
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::window, allow_hyphen_values = true)]
+    pub window: Duration,
+    /// Estimate, in bounded memory: 0.81 % standard error
+    #[arg(long)]
+    pub approximate: bool,
+    #[command(flatten)]
+    pub shards: CountShardsOption,
 }
 
 #[derive(Debug, Subcommand)]
@@ -52,6 +135,45 @@ pub(crate) enum LimitCommand {
     Get(GetOptions),
     /// Set the limit of one key, or of all keys that have none of their own
     Set(SetOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RingCommand {
+    /// Show its nodes, and whether everything is where it belongs
+    Show(RingOptions),
+    /// Add a node, or give one another weight, and wait until what belongs there is there
+    Add(RingNodeOptions),
+    /// Remove a node, and wait until all it has is elsewhere
+    Remove(RemoveOptions),
+    /// Finish a change that was left half done
+    Settle(RingOptions),
+}
+
+/// Which ring: some of its nodes are enough.
+#[derive(Args, Debug)]
+pub(crate) struct RingOptions {
+    /// Nodes of the ring: URL or sentinel://host:port+host:port/name each, with commas between
+    #[arg(long, value_name = "URL[,URL...]")]
+    pub ring: RingNodes,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RingNodeOptions {
+    /// The node: URL*WEIGHT or sentinel://host:port+host:port/name*WEIGHT; the weight is 1 if none is given
+    pub node: String,
+    #[command(flatten)]
+    pub of: RingOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveOptions {
+    /// The node by its name, as `ring show` has it: host:port, or what its Sentinels call it
+    pub node: String,
+    /// It is gone for good, with all it had: its shares are lent anew, with nothing in them
+    #[arg(long)]
+    pub lost: bool,
+    #[command(flatten)]
+    pub of: RingOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -83,7 +205,7 @@ pub(crate) struct FolderOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("redis", |redis| redis.required(true)))]
+#[command(mut_arg("ring", |ring| ring.hide(true)), mut_arg("redis", |redis| redis.required(true)))]
 pub(crate) struct DoctorOptions {
     #[command(flatten)]
     pub redis: RedisOptions,
@@ -96,8 +218,11 @@ pub(crate) struct DoctorOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RedisOptions {
     /// Where to begin: `redis://user:password@host:port`, rediss://… or host:port; several with commas between
-    #[arg(long, value_name = "URL[,URL...]")]
+    #[arg(long, value_name = "URL[,URL...]", conflicts_with = "ring")]
     pub redis: Option<RedisUrls>,
+    /// Servers that form no cluster: URL*WEIGHT or sentinel://host:port+host:port/name each, with commas between
+    #[arg(long, value_name = "URL[,URL...]")]
+    pub ring: Option<RingNodes>,
 }
 
 #[derive(Args, Debug)]
@@ -114,7 +239,7 @@ pub(crate) struct AcquireOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("redis", |redis| redis.required(true)))]
+#[command(mut_arg("redis", |redis| redis.required_unless_present("ring")))]
 pub(crate) struct PlanOptions {
     /// The key whose plan to show: 1 to 16,384 bytes, any byte
     pub key: Key,
@@ -125,7 +250,7 @@ pub(crate) struct PlanOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("redis", |redis| redis.required(true)))]
+#[command(mut_arg("redis", |redis| redis.required_unless_present("ring")))]
 pub(crate) struct GetOptions {
     /// The key whose limit to show: 1 to 16,384 bytes, any byte
     pub key: Key,
@@ -136,7 +261,7 @@ pub(crate) struct GetOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("redis", |redis| redis.required(true)))]
+#[command(mut_arg("redis", |redis| redis.required_unless_present("ring")))]
 #[command(override_usage = "shardlimit limit set [OPTIONS] --redis <URL[,URL...]> <KEY> <NEW LIMIT>
        shardlimit limit set [OPTIONS] --redis <URL[,URL...]> --all <NEW LIMIT>")]
 pub(crate) struct SetOptions {

@@ -13,6 +13,27 @@ const ACCEPTED: &str = "must be redis://[user:password@]host:port, rediss://… 
 #[derive(Clone, Debug)]
 pub(crate) struct RedisUrls(pub Vec<RedisUrl>);
 
+/// The nodes of a ring, with commas between, as the library reads them. They may hold passwords.
+#[derive(Clone)]
+pub(crate) struct RingNodes(pub Vec<String>);
+
+impl FromStr for RingNodes {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let nodes: Vec<String> = text.split(',').map(|node| node.trim().to_owned()).collect();
+        // The library says what is wrong with them, and nothing is opened yet.
+        shardlimit::Limiter::builder().ring(nodes.clone()).build()?;
+        Ok(Self(nodes))
+    }
+}
+
+impl fmt::Debug for RingNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RingNodes({})", self.0.len())
+    }
+}
+
 /// A checked URL with a scheme. It may hold a password: for connecting only.
 #[derive(Clone)]
 pub(crate) struct RedisUrl {

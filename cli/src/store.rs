@@ -106,6 +106,8 @@ impl FromStr for Selector {
 pub(crate) struct Store {
     /// None: the embedded store. The state is then this process's own, and as new whenever it starts.
     urls: Vec<String>,
+    /// Whether they form a ring.
+    is_ring: bool,
     shards: String,
     /// Without them, the library's own.
     hot: Option<u64>,
@@ -134,15 +136,26 @@ impl Store {
     }
 
     pub(crate) fn embedded() -> Self {
-        Self::on(&RedisOptions { redis: None }, Shards::default())
+        Self::on(&RedisOptions { redis: None, ring: None }, Shards::default())
     }
 
     fn on(redis: &RedisOptions, shards: Shards) -> Self {
-        let urls = redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned()).collect();
+        let urls = redis.redis.iter().flat_map(|urls| &urls.0).map(|url| url.as_str().to_owned());
+        let urls = urls.chain(redis.ring.iter().flat_map(|nodes| nodes.0.clone())).collect();
         let (shards, selector) = (shards.to_string(), Selector::RoundRobin);
         let on_failure = FailurePolicy::Error.to_string();
         let (hot, revision, mode) = (None, None, Mode::Exact);
-        Self { urls, shards, hot, revision, selector, mode, on_failure, deadline: DEADLINE }
+        Self {
+            urls,
+            is_ring: redis.ring.is_some(),
+            shards,
+            hot,
+            revision,
+            selector,
+            mode,
+            on_failure,
+            deadline: DEADLINE,
+        }
     }
 
     /// The same store, used in another mode.
@@ -169,7 +182,11 @@ impl Store {
 
     /// The word for it in reports.
     pub(crate) fn name(&self) -> &'static str {
-        if self.is_embedded() { "local" } else { "cluster" }
+        match self.is_ring {
+            _ if self.is_embedded() => "local",
+            true => "ring",
+            false => "cluster",
+        }
     }
 
     /// Connects with the first call. All calls must come from within the runtime that is given, if one is.
@@ -177,7 +194,9 @@ impl Store {
         if self.is_embedded() {
             return Ok(Limiter::local());
         }
-        let mut builder = Limiter::builder().redis(self.urls.iter().cloned()).shards(self.shards.parse()?);
+        let (builder, urls) = (Limiter::builder(), self.urls.iter().cloned());
+        let builder = if self.is_ring { builder.ring(urls) } else { builder.redis(urls) };
+        let mut builder = builder.shards(self.shards.parse()?);
         builder = builder.on_failure(self.on_failure.parse()?).deadline(self.deadline);
         if let Some(runs) = self.hot {
             builder = builder.hot(runs);

@@ -23,6 +23,10 @@ const HIGHEST_DEMAND: u64 = 1_000_000_000;
 
 const MINUTE: Nanos = 60 * SECOND;
 const HOUR: Nanos = 60 * MINUTE;
+const DAY: Nanos = 24 * HOUR;
+const LONGEST_COUNT: Nanos = 3_650 * DAY;
+/// What scripts compute exactly.
+const LARGEST: u64 = (1 << 53) - 1;
 const UNITS: [(&str, Nanos); 6] =
     [("us", MICRO), ("ms", MILLI), ("s", SECOND), ("min", MINUTE), ("m", MINUTE), ("h", HOUR)];
 
@@ -74,15 +78,51 @@ pub(crate) fn deadline(text: &str) -> Result<Duration, Failure> {
     time("deadline", text).map(Duration::from_nanos)
 }
 
+/// The same, of a counter.
+pub(crate) fn ttl(text: &str) -> Result<Duration, Failure> {
+    long_time("ttl", text)
+}
+
+/// The same, of what is counted lately.
+pub(crate) fn window(text: &str) -> Result<Duration, Failure> {
+    long_time("window", text)
+}
+
 fn time(field: &'static str, text: &str) -> Result<Nanos, Failure> {
-    let wrong = || {
-        let accepted = "must be a whole number and a unit of ms, s, min or h, from 1ms to 24h, such as 5s";
-        Failure::usage(field, format!("{accepted}, got {text:?}"))
-    };
+    let accepted = "must be a whole number and a unit of ms, s, min or h, from 1ms to 24h, such as 5s";
+    let wrong = || Failure::usage(field, format!("{accepted}, got {text:?}"));
+    length(text).filter(|length| (MILLI..=LONGEST_RUN).contains(length)).ok_or_else(wrong)
+}
+
+fn long_time(field: &'static str, text: &str) -> Result<Duration, Failure> {
+    let accepted = "must be a whole number and a unit of ms, s, min, h or d, from 1ms to 3650d, such as 1h";
+    let wrong = || Failure::usage(field, format!("{accepted}, got {text:?}"));
+    let days = text.strip_suffix('d').and_then(number).and_then(|days| days.checked_mul(DAY));
+    let length = days.or_else(|| length(text)).filter(|length| (MILLI..=LONGEST_COUNT).contains(length));
+    length.map(Duration::from_nanos).ok_or_else(wrong)
+}
+
+fn length(text: &str) -> Option<Nanos> {
     let unit = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (count, unit) = (number(&text[..unit]), unit_length(&text[unit..]));
-    let length = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
-    length.filter(|length| (MILLI..=LONGEST_RUN).contains(length)).ok_or_else(wrong)
+    number(&text[..unit])?.checked_mul(unit_length(&text[unit..])?)
+}
+
+pub(crate) fn count_shards(text: &str) -> Result<u16, Failure> {
+    whole("shards", text, 1..=128).map(|shards| shards as u16)
+}
+
+pub(crate) fn amount(text: &str) -> Result<i64, Failure> {
+    signed("amount", text)
+}
+
+pub(crate) fn within(text: &str) -> Result<i64, Failure> {
+    signed("within", text)
+}
+
+fn signed(field: &'static str, text: &str) -> Result<i64, Failure> {
+    let (digits, sign) = text.strip_prefix('-').map_or((text, 1), |digits| (digits, -1));
+    let wrong = || Failure::usage(field, format!("must be a whole number within ±{LARGEST}, got {text:?}"));
+    number(digits).filter(|number| *number <= LARGEST).map(|number| sign * number as i64).ok_or_else(wrong)
 }
 
 /// `200000/s`, `30/min`.
@@ -135,6 +175,20 @@ mod tests {
             let failure = duration(text).expect_err(text);
             assert_eq!(failure.field, "duration");
             assert!(failure.message.contains("such as 5s"), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn what_is_counted_has_a_length_and_a_size() {
+        assert_eq!(ttl("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        assert_eq!(window("90s"), Ok(Duration::from_secs(90)));
+        for text in ["", "d", "-1d", "0d", "3651d", "1.5h", "18446744073709551615d"] {
+            let failure = ttl(text).expect_err(text);
+            assert!(failure.field == "ttl" && failure.message.contains("such as 1h"), "{}", failure.message);
+        }
+        assert_eq!([amount("-5"), amount("9_007_199_254_740_991")], [Ok(-5), Ok((1 << 53) - 1)]);
+        for text in ["", "-", "--5", "+5", "1.0", "9007199254740992", "-9007199254740992"] {
+            assert_eq!(amount(text).expect_err(text).field, "amount");
         }
     }
 

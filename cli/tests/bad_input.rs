@@ -204,14 +204,19 @@ fn no_error_shows_a_password() {
 
 #[test]
 fn arguments_that_no_command_has() {
-    refused(&["frobnicate"], "usage", "command", "acquire, bench, check, plan, limit, demo, cluster, doctor");
+    refused(
+        &["frobnicate"],
+        "usage",
+        "command",
+        "acquire, bench, check, plan, limit, count, demo, cluster, ring, doctor",
+    );
     refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
     refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
     refused(
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",
         "burst",
-        "known are --limit, --name, --redis, --shards, --hot, --revision, --selector, --on-failure, --deadline, --permits",
+        "known are --limit, --name, --redis, --ring, --shards, --hot, --revision, --selector, --on-failure, --deadline, --permits",
     );
     refused(&["acquire", "k", "--limit", "5/s", "-x"], "usage", "x", "known are --limit");
     refused(&["demo", "--duration", "3s"], "usage", "duration", "known are --json");

@@ -10,6 +10,8 @@ struct Need {
     name: &'static str,
     words: Vec<String>,
     optional: bool,
+    /// Not harmless when really run.
+    dry_only: bool,
 }
 
 /// Something that the limiter does and this user may not.
@@ -28,6 +30,7 @@ fn needs(key: &str) -> Vec<Need> {
         name,
         words: words.iter().map(|word| (*word).to_owned()).collect(),
         optional,
+        dry_only: name == "PFADD",
     };
     let nobodys = "0".repeat(40);
     vec![
@@ -45,6 +48,12 @@ fn needs(key: &str) -> Vec<Need> {
         need("GET", &["GET", key], false),
         need("SET", &["SET", key, "", "XX", "PX", "1"], false),
         need("PTTL", &["PTTL", key], false),
+        // Only counters of distinct values need these.
+        need("PEXPIRE", &["PEXPIRE", key, "1"], true),
+        need("ZADD", &["ZADD", key, "XX", "0", ""], true),
+        need("ZCOUNT", &["ZCOUNT", key, "0", "0"], true),
+        need("ZREMRANGEBYSCORE", &["ZREMRANGEBYSCORE", key, "0", "0"], true),
+        need("PFADD", &["PFADD", key], true),
     ]
 }
 
@@ -58,6 +67,7 @@ pub(super) fn missing(node: &mut Node, limit_name: &str) -> Vec<Missing> {
         let words: Vec<&str> = need.words.iter().map(String::as_str).collect();
         let denial = match &user {
             Some(user) => dry_run(node, user, &words),
+            None if need.dry_only => None,
             None => real_run(node, &words),
         };
         let Some(denial) = denial else { continue };
