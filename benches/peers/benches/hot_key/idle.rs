@@ -62,8 +62,9 @@ impl Bare {
         for shard in &plan.shards {
             let node = &contestants.cluster.nodes[contestants.cluster.owner_of(shard.slot.number())];
             let mut monitor = Monitor::new(node.connection());
-            // More than one a shard, whatever the selector picks.
+            // More than one a shard, each in a turn of its own.
             for _ in 0..10 * plan.shards.len() {
+                tokio::time::sleep(std::time::Duration::from_millis(3)).await;
                 let _ = handle.acquire().await.expect("a cluster that answers");
             }
             let connection = node.server.client().get_multiplexed_async_connection().await.expect("a server");

@@ -10,7 +10,7 @@ use shardlimit_peers::load::runtime;
 use shardlimit_peers::{Contestant, Defaults, Options, Table, count, machine, number, race};
 
 const THREADS: usize = 2;
-const CALLS: u64 = 100_000;
+const CALLS: u64 = 1_000_000;
 const BASELINE: &str = "governor, keyed";
 
 /// Whether there are permits for everybody or for nobody.
