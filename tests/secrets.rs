@@ -88,7 +88,8 @@ async fn no_secret_is_ever_shown() {
     seen.push(("a server that repeats everything", told));
 
     let (folder, papers) = (Folder::new("secrets"), Papers::new());
-    let (_tls_server, tls_port) = papers.server(&folder.0);
+    let (_tls_server, kept) = papers.server(&folder.0);
+    let tls_port = kept.number;
     let tls = |host: &str, port: u16| with(format!("rediss://gateway:{PASSWORD}@{host}:{port}"));
     let client = |builder: Builder| builder.tls_client(papers.certificate.clone(), papers.key.clone());
     let known = |builder: Builder| client(builder.tls_authority(papers.authority.clone()));

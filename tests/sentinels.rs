@@ -10,25 +10,25 @@ use std::time::Duration;
 
 use redis::cmd;
 use shardlimit::{Limiter, NamedLimit};
+use shared::server::Port;
 use shared::{Server, candid, eventually, url};
 
 /// A running Sentinel that watches over one master, and decides alone.
 struct Sentinel {
-    port: u16,
+    port: Port,
     process: Child,
     folder: PathBuf,
 }
 
 impl Sentinel {
     fn start(name: &str, master: &Server) -> Self {
-        // A free port is as good as any: whoever gets it in between fails the test, and nothing else.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let folder = std::env::temp_dir().join(format!("shardlimit-sentinel-{}-{port}", std::process::id()));
+        let port = Port::take();
+        let folder = std::env::temp_dir().join(format!("shardlimit-sentinel-{}-{}", std::process::id(), port.number));
         std::fs::create_dir_all(&folder).unwrap();
         let settings = format!(
-            "port {port}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {} 1\n\
+            "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {} 1\n\
              sentinel down-after-milliseconds {name} 300\nsentinel failover-timeout {name} 3000\n",
-            master.port
+            port.number, master.port
         );
         let file = folder.join("sentinel.conf");
         std::fs::write(&file, settings).unwrap();
@@ -40,7 +40,7 @@ impl Sentinel {
 
     /// How many replicas it knows of; none while it does not answer.
     fn replicas(&self, name: &str) -> usize {
-        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
+        let client = redis::Client::open(("127.0.0.1", self.port.number)).unwrap();
         let Ok(mut connection) = client.get_connection() else { return 0 };
         let replicas = cmd("SENTINEL").arg("REPLICAS").arg(name).query::<Vec<redis::Value>>(&mut connection);
         replicas.map_or(0, |replicas| replicas.len())
@@ -67,7 +67,7 @@ async fn a_master_is_found_by_its_name_and_followed_when_it_fails() {
     eventually("the Sentinel knows the replica", async || sentinel.replicas("main") == 1).await;
 
     let nobody = "127.0.0.1:1";
-    let watched = format!("sentinel://{nobody}+127.0.0.1:{}/main", sentinel.port);
+    let watched = format!("sentinel://{nobody}+127.0.0.1:{}/main", sentinel.port.number);
     let limiter = Limiter::builder().ring([watched, url(&single)]).timeout(Duration::from_millis(500));
     let limiter = candid(limiter).build().unwrap();
     let limit = limiter.define("api", "token-bucket 1000/day burst 1000".parse().unwrap()).unwrap();

@@ -23,7 +23,7 @@ async fn both_ends_show_their_papers() {
 
     let (folder, papers) = (Folder::new("tls"), Papers::new());
     let (_server, port) = papers.server(&folder.0);
-    let url = format!("rediss://localhost:{port}");
+    let url = format!("rediss://localhost:{}", port.number);
     let builder = Limiter::builder().redis([url]).deadline(Duration::from_secs(10)).on_failure(FailurePolicy::Error);
 
     let known = builder.clone().tls_authority(papers.authority.clone()).tls_client(papers.certificate, papers.key);

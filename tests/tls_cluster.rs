@@ -6,23 +6,22 @@ mod papers;
 #[path = "support/shared.rs"]
 mod shared;
 
-use std::net::TcpListener;
-
 use papers::{Folder, Papers};
 use redis::cmd;
 use shardlimit::Limiter;
+use shared::server::Port;
 use shared::{BURST, SPLIT, Server, candid, eventually, server, take_all};
 
 /// Nodes that know each other by their TLS ports; each has a plain one too, for the test alone.
 struct TlsCluster {
     nodes: Vec<Server>,
-    ports: Vec<u16>,
+    ports: Vec<Port>,
 }
 
 impl TlsCluster {
     fn start(papers: &Papers, folder: &Folder) -> Self {
         let files = papers.files(&folder.0);
-        let (nodes, ports): (Vec<Server>, Vec<u16>) = (0..3).map(|_| Self::node(&files)).unzip();
+        let (nodes, ports): (Vec<Server>, Vec<Port>) = (0..3).map(|_| Self::node(&files)).unzip();
         let cluster = Self { nodes, ports };
         let ranges = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
         for (index, (first, last)) in ranges.into_iter().enumerate() {
@@ -30,16 +29,14 @@ impl TlsCluster {
             cluster.ask(index, &["ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
         }
         for port in &cluster.ports[1..] {
-            cluster.ask(0, &["MEET", "127.0.0.1", &port.to_string()]);
+            cluster.ask(0, &["MEET", "127.0.0.1", &port.number.to_string()]);
         }
         cluster
     }
 
-    /// The port of its bus is 10,000 higher, and has to be one.
-    fn node(files: &[String]) -> (Server, u16) {
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = std::iter::repeat_with(port).find(|port| *port < 55_000).expect("one of many");
-        let text = port.to_string();
+    fn node(files: &[String]) -> (Server, Port) {
+        let port = Port::take();
+        let text = port.number.to_string();
         let mut options = vec!["--cluster-enabled", "yes", "--tls-cluster", "yes", "--tls-port", &text];
         options.extend(files.iter().map(String::as_str));
         (Server::start(&options), port)
@@ -65,13 +62,13 @@ async fn every_node_of_a_cluster_shows_its_papers() {
     let (folder, papers) = (Folder::new("tls-cluster"), Papers::new());
     let cluster = TlsCluster::start(&papers, &folder);
     eventually("the nodes agree", async || cluster.is_up()).await;
-    let builder = candid(Limiter::builder().redis([format!("rediss://localhost:{}", cluster.ports[0])]))
+    let builder = candid(Limiter::builder().redis([format!("rediss://localhost:{}", cluster.ports[0].number)]))
         .tls_authority(papers.authority)
         .tls_client(papers.certificate, papers.key);
     let limit = builder.build().unwrap().define("api", SPLIT[0].parse().unwrap()).unwrap();
     let plan = limit.plan("hot").await.unwrap();
     let mut on: Vec<u16> = plan.shards.iter().filter_map(|shard| Some(shard.master.as_ref()?.port)).collect();
-    let mut ports = cluster.ports.clone();
+    let mut ports: Vec<u16> = cluster.ports.iter().map(|port| port.number).collect();
     on.sort_unstable();
     ports.sort_unstable();
     assert_eq!(on, ports);

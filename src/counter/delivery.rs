@@ -109,7 +109,7 @@ impl Delivery {
                 return Ok(told);
             }
             if lanes.len() >= self.queue {
-                self.tally.refused(1);
+                self.tally.refused();
                 let message = format!(
                     "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, \
                      or raise `queue`",

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
+use super::Dropped;
 use super::kernel::{LARGEST, Verdict};
 use crate::error::{Error, ErrorKind};
 use crate::observe;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What a caller is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,36 +26,64 @@ pub(super) enum Answer {
 /// What became of all adds under one name.
 pub(super) struct Tally {
     name: Box<str>,
-    undelivered: watch::Sender<u64>,
-    refused: AtomicU64,
-    unknown: AtomicU64,
+    /// All of it as of one moment: who sees that nothing is undelivered sees what was dropped, too.
+    standing: watch::Sender<Standing>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    undelivered: u64,
+    dropped: Dropped,
+}
+
+/// How adds end.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// Delivered, and answered.
+    Answered,
+    /// Surely not counted.
+    Refused,
+    /// Given up, and perhaps counted.
+    Unknown,
 }
 
 impl Tally {
     pub(super) fn new(name: &str) -> Self {
-        let (undelivered, refused, unknown) = (watch::Sender::default(), AtomicU64::new(0), AtomicU64::new(0));
-        Self { name: name.into(), undelivered, refused, unknown }
+        Self { name: name.into(), standing: watch::Sender::default() }
     }
 
-    /// Adds are given up that are surely not counted.
-    pub(super) fn refused(&self, adds: u64) {
-        self.refused.fetch_add(adds, Ordering::Relaxed);
-        observe::adds_dropped(&self.name, adds, true);
+    /// One was never taken.
+    pub(super) fn refused(&self) {
+        self.standing.send_modify(|standing| standing.dropped.refused += 1);
+        observe::adds_dropped(&self.name, 1, true);
     }
 
-    /// Adds are given up that may be counted.
-    fn unknown(&self, adds: u64) {
-        self.unknown.fetch_add(adds, Ordering::Relaxed);
-        observe::adds_dropped(&self.name, adds, false);
+    fn begun(&self) {
+        self.standing.send_modify(|standing| standing.undelivered += 1);
+    }
+
+    fn ended(&self, adds: u64, fate: Fate) {
+        self.standing.send_modify(|standing| {
+            standing.undelivered -= adds;
+            match fate {
+                Fate::Answered => {}
+                Fate::Refused => standing.dropped.refused += adds,
+                Fate::Unknown => standing.dropped.unknown += adds,
+            }
+        });
+        match fate {
+            Fate::Answered => {}
+            Fate::Refused => observe::adds_dropped(&self.name, adds, true),
+            Fate::Unknown => observe::adds_dropped(&self.name, adds, false),
+        }
     }
 
     pub(super) fn undelivered(&self) -> u64 {
-        *self.undelivered.borrow()
+        self.standing.borrow().undelivered
     }
 
-    /// Surely not counted, and perhaps not counted.
-    pub(super) fn dropped(&self) -> (u64, u64) {
-        (self.refused.load(Ordering::Relaxed), self.unknown.load(Ordering::Relaxed))
+    pub(super) fn dropped(&self) -> Dropped {
+        self.standing.borrow().dropped
     }
 
     /// Until nothing is undelivered.
@@ -63,9 +91,9 @@ impl Tally {
     /// # Cancel safety
     /// It changes nothing.
     pub(super) fn empty(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut undelivered = self.undelivered.subscribe();
+        let mut standing = self.standing.subscribe();
         async move {
-            let _ = undelivered.wait_for(|adds| *adds == 0).await;
+            let _ = standing.wait_for(|standing| standing.undelivered == 0).await;
         }
     }
 }
@@ -112,7 +140,7 @@ impl Work {
     pub(super) fn join(&mut self, amount: i64, due: Instant, say: oneshot::Sender<Result<Answer, Error>>) {
         self.amount += amount;
         self.adds += 1;
-        self.tally.undelivered.send_modify(|adds| *adds += 1);
+        self.tally.begun();
         self.callers.push(Caller { up_to: self.amount, due, say });
     }
 
@@ -123,6 +151,7 @@ impl Work {
 
     /// All of them are counted, or none is for its bound. Each is told the total after its own.
     pub(super) fn deliver(mut self, verdict: Verdict, total: i64) {
+        self.end(Fate::Answered);
         let before = total - self.amount;
         for caller in self.callers.drain(..) {
             let _ = caller.say.send(Ok(match verdict {
@@ -130,37 +159,29 @@ impl Work {
                 _ => Answer::Counted { total: before + caller.up_to },
             }));
         }
-        self.end();
     }
 
     /// Surely none of them is counted, or will be.
     pub(super) fn refuse(mut self, error: &Error) {
-        self.tally.refused(self.adds);
-        self.tell(error);
-        self.end();
+        self.tell(error, Fate::Refused);
     }
 
     /// Nobody can tell any more, and sending it again could count it twice.
     pub(super) fn lose(mut self, after: Duration) {
         let message = format!("no answer for {after:?}; it may have been counted, or not, and is not sent again");
-        self.tally.unknown(self.adds);
-        self.tell(&Error::new(ErrorKind::Unknown, "redis", message));
-        self.end();
+        self.tell(&Error::new(ErrorKind::Unknown, "redis", message), Fate::Unknown);
     }
 
     /// Lets go of those who have waited long enough. `false`: then there is nothing left to do.
     pub(super) fn expire(&mut self, now: Instant, may_have_run: bool) -> bool {
         let late = self.callers.iter().take_while(|caller| caller.due <= now).count();
         if late > 0 && self.bound.is_some() {
-            let (kind, fate) = if may_have_run {
-                self.tally.unknown(1);
-                (ErrorKind::Unknown, "it may have been counted, or not")
+            let (fate, kind, known) = if may_have_run {
+                (Fate::Unknown, ErrorKind::Unknown, "it may have been counted, or not")
             } else {
-                self.tally.refused(1);
-                (ErrorKind::NotSent, "nothing was counted; try again")
+                (Fate::Refused, ErrorKind::NotSent, "nothing was counted; try again")
             };
-            self.tell(&Error::new(kind, "redis", format!("no answer by the deadline; {fate}")));
-            self.end();
+            self.tell(&Error::new(kind, "redis", format!("no answer by the deadline; {known}")), fate);
             return false;
         }
         for caller in self.callers.drain(..late) {
@@ -169,15 +190,16 @@ impl Work {
         true
     }
 
-    fn tell(&mut self, error: &Error) {
+    fn tell(&mut self, error: &Error, fate: Fate) {
+        self.end(fate);
         for caller in self.callers.drain(..) {
             let _ = caller.say.send(Err(error.clone()));
         }
     }
 
-    fn end(&mut self) {
-        let adds = std::mem::take(&mut self.adds);
-        self.tally.undelivered.send_modify(|undelivered| *undelivered -= adds);
+    /// Before anybody is told: who looks then has to see it.
+    fn end(&mut self, fate: Fate) {
+        self.tally.ended(std::mem::take(&mut self.adds), fate);
     }
 }
 
@@ -185,8 +207,7 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if self.adds > 0 {
-            self.tally.unknown(self.adds);
-            self.end();
+            self.end(Fate::Unknown);
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Certificates of our own, and servers that go by them.
 #![allow(dead_code, unreachable_pub)]
 
-use std::net::TcpListener;
-
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use super::server::Server;
+use super::server::{Port, Server};
 
 /// An authority of our own, and a certificate by it for this machine's loopback, which serves both ends.
 pub struct Papers {
@@ -44,9 +42,9 @@ impl Papers {
     }
 
     /// Such a server, and its port.
-    pub fn server(&self, folder: &std::path::Path) -> (Server, u16) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (port_text, files) = (port.to_string(), self.files(folder));
+    pub fn server(&self, folder: &std::path::Path) -> (Server, Port) {
+        let port = Port::take();
+        let (port_text, files) = (port.number.to_string(), self.files(folder));
         let mut options = vec!["--tls-port", &port_text];
         options.extend(files.iter().map(String::as_str));
         (Server::start(&options), port)

@@ -1,5 +1,7 @@
 //! Real `redis-server` processes on loopback, gone when the test is, also when it panics.
 
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -13,6 +15,7 @@ fn program() -> String {
 /// One running server.
 pub struct Server {
     pub port: u16,
+    kept: Port,
     process: Option<Child>,
     folder: PathBuf,
     options: Vec<String>,
@@ -40,11 +43,12 @@ impl Server {
     }
 
     fn spawn(options: &[&str]) -> Self {
-        let port = free_port();
+        let kept = Port::take();
+        let port = kept.number;
         let folder = std::env::temp_dir().join(format!("shardlimit-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         let mut server =
-            Self { port, process: None, folder, options: options.iter().map(ToString::to_string).collect() };
+            Self { port, kept, process: None, folder, options: options.iter().map(ToString::to_string).collect() };
         server.run();
         server
     }
@@ -133,13 +137,29 @@ impl Drop for Server {
     }
 }
 
-/// A port whose cluster bus (10,000 above) exists too.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port();
-        if port < 55_000 {
-            return port;
+/// A port for a server. It is nobody else's for as long as this is kept, also while the server is down.
+pub struct Port {
+    pub number: u16,
+    /// Locked. All tests of this machine look here first.
+    _kept: File,
+}
+
+impl Port {
+    /// Below 32,768, from where Linux takes the ports of outgoing connections: one of those could be in the way of a server that comes
+    /// back. So is its cluster bus, 10,000 above.
+    const FIRST: u16 = 11_000;
+    const COUNT: u16 = 10_000;
+
+    pub fn take() -> Self {
+        let folder = std::env::temp_dir().join("shardlimit-ports");
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        loop {
+            let number = Self::FIRST + (RandomState::new().hash_one(0) % u64::from(Self::COUNT)) as u16;
+            let kept = File::create(folder.join(number.to_string())).expect("a file for the port");
+            let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            if kept.try_lock().is_ok() && is_free(number) && is_free(number + 10_000) {
+                return Self { number, _kept: kept };
+            }
         }
     }
 }

@@ -39,10 +39,7 @@ impl Counters {
         match &self.0.on {
             On::Local(..) => Dropped::default(),
             #[cfg(feature = "redis")]
-            On::Shared(delivery) => {
-                let (refused, unknown) = delivery.tally.dropped();
-                Dropped { refused, unknown }
-            }
+            On::Shared(delivery) => delivery.tally.dropped(),
         }
     }
 
