@@ -78,6 +78,13 @@ fn home_forgets_its_last_write_and_clients_crash() {
     holds("home forgets its last write and clients crash", &setup);
 }
 
+/// A home that forgot that a share was in use must not take it for one that never was when it is gone: whoever used it tells.
+#[test]
+fn home_forgets_its_last_write_and_a_share_is_wiped() {
+    let setup = Setup { clients: 1, faults: &[FailHome, WipeShare], most_faults: 2, ..Setup::default() };
+    holds("home forgets its last write and a share is wiped", &setup);
+}
+
 #[test]
 fn home_forgets_its_last_write_while_shards_go() {
     let setup = Setup { faults: &[FailHome], most_faults: 1, plans: &[&[1], &[]], ticks: 0, ..Setup::default() };

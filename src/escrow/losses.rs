@@ -20,8 +20,9 @@ pub(crate) fn assert_again(known: &Ledger, found: Option<&Ledger>) -> Option<Wri
     let mut ledger = found.clone();
     let mut deduct = 0;
     for grant in &mut ledger.grants {
-        if known.grants.iter().all(|other| other.id != grant.id) {
-            grant.status = Status::RECALLED;
+        match known.grants.iter().find(|other| other.id == grant.id) {
+            None => grant.status = Status::RECALLED,
+            Some(known) => grant.status.was(&known.status),
         }
     }
     for grant in &known.grants {

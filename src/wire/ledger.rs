@@ -78,6 +78,18 @@ impl Status {
             Self::Pending { state, .. } | Self::Recalled { unused: state } => Self::Recalled { unused: state.clone() },
         }
     }
+
+    /// It has been this before: one that has been in use must not pass for one that never was.
+    pub(crate) fn was(&mut self, before: &Self) {
+        match (&*self, before) {
+            (Self::Pending { .. }, Self::Live) => *self = Self::Live,
+            (Self::Pending { .. } | Self::Recalled { .. }, before) if *before == Self::RECALLED => {
+                *self = Self::RECALLED
+            }
+            (Self::Recalled { .. }, Self::Live) => *self = Self::RECALLED,
+            (Self::Live | Self::Pending { .. } | Self::Recalled { .. }, _) => {}
+        }
+    }
 }
 
 /// A ledger that can't be read, or whose numbers can't be.

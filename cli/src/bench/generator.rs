@@ -55,8 +55,7 @@ impl Generator {
     pub(crate) fn prepare(job: Job) -> Result<Self, Failure> {
         // On the embedded store the threads share one limiter; on a shared one each has its own connections.
         let embedded = if job.store.is_embedded() { Some(job.store.limiter(None)?) } else { None };
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = job.threads(cores);
+        let threads = job.threads(cores());
         let workers = (0..threads).map(|thread| {
             // Neighbours in the schedule fall to different threads.
             let callers = job.own_callers().skip(thread).step_by(threads).collect();
@@ -124,7 +123,7 @@ impl Worker {
     fn run(self, job: &Job, start: Nanos, stopwatch: Stopwatch, interrupt: Interrupt, live: Arc<Live>) -> Tally {
         let Self { runtime, timer, limiter, limit, handle, callers } = self;
         // One place more than callers: the worker itself waits for the end.
-        let pacer = Pacer::new(stopwatch.clone(), timer, callers.len() + 1);
+        let pacer = Pacer::new(stopwatch.clone(), timer, callers.len() + 1, job.sharers(cores()));
         let desk = Rc::new(Desk {
             stopwatch,
             pacer,
@@ -199,6 +198,10 @@ fn shards(limiter: &Limiter, handle: &Handle) -> BTreeMap<u16, Shard> {
         (slot.number(), Shard { master: master(slot), runs, allowed, denied })
     };
     handle.counts().into_iter().map(shard).collect()
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn no_worker(error: &io::Error) -> Failure {

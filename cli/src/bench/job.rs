@@ -53,6 +53,11 @@ impl Job {
     pub(crate) fn threads(&self, cores: usize) -> usize {
         (cores / self.parts as usize).clamp(1, self.own_callers().count().max(1))
     }
+
+    /// How many threads of all parts have to share a core.
+    pub(crate) fn sharers(&self, cores: usize) -> u64 {
+        self.parts.div_ceil(cores as u64).max(1)
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(example().threads(64), 7);
         assert_eq!(Job { parts: 3, ..example() }.threads(8), 2);
         assert_eq!(Job { parts: 7, ..example() }.threads(2), 1);
+        assert_eq!([1, 2, 7].map(|parts| Job { parts, ..example() }.sharers(2)), [1, 1, 4]);
     }
 
     #[test]

@@ -6,19 +6,24 @@ use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
+use super::schedule::LATE;
 use super::timer::Timer;
 use crate::clock::{MICRO, Nanos, Stopwatch};
 
 /// Calls that fall due within so short a time are woken together. Waking takes about as long itself: at 200,000 calls
 /// a second on two cores, single wakes used both of them up and made calls late, while this takes 0.4 cores,
-/// and the median of what calls wait rises from 40 to 50 µs.
+/// and the median of what calls wait rises from 40 to 50 µs. It is for threads that have a core each.
 const SHORTEST_WAIT: Nanos = 50 * MICRO;
+/// However many threads share a core: a quarter of what makes a call late.
+const LONGEST_WAIT: Nanos = LATE / 4;
 
 /// A queue by due time in front of one timer. It has a place for each caller, who waits for one moment at a time.
 #[derive(Debug)]
 pub(super) struct Pacer {
     stopwatch: Stopwatch,
     timer: Timer,
+    /// Between two wakes.
+    wait: Nanos,
     queue: RefCell<Queue>,
 }
 
@@ -32,9 +37,11 @@ struct Queue {
 }
 
 impl Pacer {
-    pub(super) fn new(stopwatch: Stopwatch, timer: Timer, places: usize) -> Self {
+    /// Of one of `sharers` threads that share a core.
+    pub(super) fn new(stopwatch: Stopwatch, timer: Timer, places: usize, sharers: u64) -> Self {
+        let wait = (SHORTEST_WAIT * sharers.max(1)).min(LONGEST_WAIT);
         let queue = Queue { due: BinaryHeap::new(), wakers: vec![None; places], set_to: Nanos::MAX };
-        Self { stopwatch, timer, queue: RefCell::new(queue) }
+        Self { stopwatch, timer, wait, queue: RefCell::new(queue) }
     }
 
     /// Waits at `place` until `due`, or until all are woken.
@@ -98,7 +105,7 @@ impl Pacer {
 
     fn set_timer(&self, queue: &mut Queue, due: Nanos, now: Nanos) {
         queue.set_to = due;
-        self.timer.set(due.saturating_sub(now).max(SHORTEST_WAIT));
+        self.timer.set(due.saturating_sub(now).max(self.wait));
     }
 }
 
@@ -115,7 +122,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let stopwatch = Stopwatch::new();
-            let pacer = Rc::new(Pacer::new(stopwatch.clone(), Timer::new().unwrap(), places));
+            let pacer = Rc::new(Pacer::new(stopwatch.clone(), Timer::new().unwrap(), places, 1));
             let driver = Rc::clone(&pacer);
             tokio::task::spawn_local(async move { driver.drive().await });
             work(pacer, stopwatch).await

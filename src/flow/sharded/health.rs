@@ -30,8 +30,9 @@ impl Health {
         self.again.store(now + rand::random_range(wait / 2..=wait), Ordering::Relaxed);
     }
 
-    pub(super) fn why(&self) -> Box<str> {
-        lock(&self.why).clone()
+    /// What happened the last time, if it has not answered since.
+    pub(super) fn why(&self) -> Option<Box<str>> {
+        (self.again.load(Ordering::Relaxed) > 0).then(|| lock(&self.why).clone())
     }
 
     /// Says whether it was sick.
@@ -82,7 +83,9 @@ mod tests {
             assert!(health.is_sick(now) && health.is_to_be_tried(now, 500_000));
             assert!(!health.is_to_be_tried(now, 500_000) && !health.is_to_be_tried(now + 499_999, 500_000));
         }
+        assert_eq!(health.why().as_deref(), Some("gone"));
         assert!(health.answered() && !health.answered() && !health.is_sick(now));
+        assert_eq!(health.why(), None);
         health.failed(now, "gone");
         assert!(health.tried_in(now) <= 50_000, "it begins anew");
     }

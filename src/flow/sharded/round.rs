@@ -294,14 +294,16 @@ fn wake(wakers: impl IntoIterator<Item = Waker>) {
 /// What a call learns whose deadline has passed.
 fn late(lane: &Lane, sent: bool) -> Miss {
     let slot = lane.slot.number();
+    let why = lane.counts.health.why().map(|why| format!(" (the last time: {why})")).unwrap_or_default();
     if sent {
         let message = format!(
-            "the shard in slot {slot} did not answer by the deadline; the permits may be charged, and are given back if the \
+            "the shard in slot {slot} did not answer by the deadline{why}; the permits may be charged, and are given back if the \
              answer still comes; do not ask again for this call"
         );
         return Miss::Failed(Error::new(ErrorKind::Unknown, "deadline", message));
     }
-    let message = format!("the shard in slot {slot} did not get to it by the deadline; nothing was charged; try again");
+    let message =
+        format!("the shard in slot {slot} did not get to it by the deadline{why}; nothing was charged; try again");
     Miss::not_sent("deadline", message)
 }
 
