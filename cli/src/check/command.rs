@@ -59,7 +59,7 @@ impl Report for CheckReport {
     fn text(&self, style: Style) -> String {
         let worst = match (self.overshoot, self.overshoot_s) {
             (Some(permits), Some(seconds)) if permits > 0.0 => format!("{permits} above the limit, in {seconds} s"),
-            (Some(permits), Some(seconds)) => format!("{} below the limit, in {seconds} s", -permits),
+            (Some(permits), Some(seconds)) => format!("{} below or at the limit, in {seconds} s", permits.abs()),
             _ => "nobody was admitted".into(),
         };
         let mut rows =
