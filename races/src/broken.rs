@@ -6,7 +6,7 @@ use super::lane::counted;
 use super::{LATER, NOW, Shard, check};
 use crate::flow::sharded::ceiling::Note;
 use crate::flow::sharded::job::Work;
-use crate::flow::sharded::lane::{Load, Sending, Start};
+use crate::flow::sharded::queue::{Load, Sending, Start};
 use crate::sync::Arc;
 
 /// The right to send is given up twice: the second time it is somebody else's.

@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{LATER, NOW, Shard, check, decide, is_granted, new_lane};
 use crate::flow::sharded::job::{Answer, Work};
-use crate::flow::sharded::lane::{Drive, Load, Sending, Start};
+use crate::flow::sharded::queue::{Drive, Load, Sending, Start};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 

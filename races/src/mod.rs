@@ -22,7 +22,8 @@ pub use round::*;
 
 use super::job::{Answer, Miss, Work};
 use super::lane::Lane as RealLane;
-use super::round::{Decided, Round, Sealed, Seat};
+use super::round::{Decided, Round, Sealed};
+use super::seat::Seat;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::kernel::state::run;
 use crate::kernel::{Batch, State, Verdict};

@@ -81,14 +81,13 @@ impl Status {
 
     /// It has been this before: one that has been in use must not pass for one that never was.
     pub(crate) fn was(&mut self, before: &Self) {
-        match (&*self, before) {
-            (Self::Pending { .. }, Self::Live) => *self = Self::Live,
-            (Self::Pending { .. } | Self::Recalled { .. }, before) if *before == Self::RECALLED => {
-                *self = Self::RECALLED
-            }
-            (Self::Recalled { .. }, Self::Live) => *self = Self::RECALLED,
-            (Self::Live | Self::Pending { .. } | Self::Recalled { .. }, _) => {}
-        }
+        let next = match (&*self, before) {
+            (Self::Pending { .. }, Self::Live) => Self::Live,
+            (Self::Recalled { .. }, Self::Live) => Self::RECALLED,
+            (Self::Pending { .. } | Self::Recalled { .. }, before) if *before == Self::RECALLED => Self::RECALLED,
+            (Self::Live | Self::Pending { .. } | Self::Recalled { .. }, _) => return,
+        };
+        *self = next;
     }
 }
 

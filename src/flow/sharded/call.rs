@@ -7,10 +7,11 @@ use std::task::{Poll, Waker};
 
 use tracing::Instrument;
 
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::held::Asked;
 use super::job::{Answer, Miss, Outcome, Work};
 use super::lane::Lane;
+use super::view::View;
 use super::{SharedLimit, escrow, gather};
 use crate::clock::Micros;
 use crate::decision::{Decision, Receipt, StoreFacts};

@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use super::SharedLimit;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::job::{Miss, Work};
 use super::lane::is_due;
 use super::moves::settle;
+use super::view::View;
 use crate::clock::Micros;
 use crate::error::Error;
 use crate::limit::{Carry, Limit, Share};

@@ -4,7 +4,8 @@ use std::pin::pin;
 
 use super::entry::{Entry, Word};
 use super::job::Miss;
-use super::lane::{Lane, Load, MOST_ASKS, Sending, is_due};
+use super::lane::{Lane, is_due};
+use super::queue::{Load, MOST_ASKS, Sending};
 use super::round::{Decided, Round, Sealed};
 use super::watch::Watch;
 use super::{SharedLimit, escrow};

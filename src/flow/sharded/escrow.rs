@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::SharedLimit;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::job::{Miss, Work};
 use super::lane::{Lane, is_due};
 use super::moves::{assert_again, settle};
+use super::view::View;
 use crate::clock::Micros;
 use crate::observe;
 use crate::store::cluster::Fault;

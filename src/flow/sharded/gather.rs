@@ -4,10 +4,11 @@
 //! one gets them. What was taken is given back if the rest is not there, also when the caller goes away.
 
 use super::SharedLimit;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::held::Parts;
 use super::job::{Miss, Work};
 use super::lane::Lane;
+use super::view::View;
 use crate::clock::Micros;
 use crate::decision::{Decision, Receipt};
 use crate::limit::Share;

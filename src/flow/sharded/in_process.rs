@@ -2,9 +2,10 @@
 
 use super::SharedLimit;
 use super::call::SILENCE;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::job::Work;
 use super::purse::Purse;
+use super::view::View;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, Receipt, StoreFacts};
 use crate::error::Error;

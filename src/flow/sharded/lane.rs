@@ -3,8 +3,6 @@
 //! While a round is on its way the next one gathers; an idle lane sends at once. So nothing waits for a timer, and the
 //! more calls there are, the fewer script runs each of them costs.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::task::Waker;
 
 use tokio::sync::Notify;
@@ -15,7 +13,9 @@ use super::crowd::Crowd;
 use super::fallback::Fallback;
 use super::health::Health;
 use super::job::{Miss, Work};
-use super::round::{Decided, Late, Round, Sealed, Seat};
+use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start};
+use super::round::{Decided, Late, Round, Sealed};
+use super::seat::Seat;
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Header, Refund, Verdict};
@@ -25,8 +25,6 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::GrantId;
 
-/// Calls of one round: what the scripts are made for.
-pub(super) const MOST_ASKS: usize = 1_024;
 /// Rounds that may wait for one shard. At a millisecond each that is 100 ms of waiting; more would be of no use.
 const MOST_ROUNDS: usize = 100;
 
@@ -56,15 +54,15 @@ pub(crate) struct Lane {
     pub touched: AtomicU64,
     /// Shared with the lanes to the same slot before and after this one.
     pub counts: Arc<Counts>,
-    waiting: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
     /// The first deadline of the calls that wait for the next round, or earlier.
     first_due: AtomicU64,
     /// When whoever sends for the lane looks at deadlines next, and what has him look at once.
     pub looks_at: AtomicU64,
     pub hurry: Notify,
     /// The [`Ahead`] of the queue, for those who read it without a lock.
-    ahead: AtomicU64,
-    queue: Mutex<Queue>,
+    pub(super) ahead: AtomicU64,
+    pub(super) queue: Mutex<Queue>,
 }
 
 /// What this process had of one shard, and goes by without it.
@@ -77,52 +75,6 @@ pub(crate) struct Counts {
     pub denied: AtomicU64,
     pub health: Health,
     pub fallback: Fallback,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// What goes out next; calls join the last one.
-    rounds: VecDeque<Arc<Round>>,
-    /// How many calls that one has.
-    seats: usize,
-    /// Of calls that nobody waits for any more.
-    refunds: Vec<Refund>,
-    /// Those that could not be sent: they go along with the next round, and none is sent for their sake.
-    kept: Vec<Refund>,
-    /// A round is on its way.
-    busy: bool,
-    /// What sends, while the only one who waits for it does so himself.
-    alone: Option<Alone>,
-    ahead: Ahead,
-}
-
-/// What sends for a lane: a task, or a call that is alone with it.
-pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A call that sends for its lane whenever it is polled.
-struct Alone {
-    drive: Drive,
-    waker: Waker,
-    /// The round that it waits for: whose drive this is.
-    round: Arc<Round>,
-}
-
-/// What is to be done so that a call that was put into a lane goes out.
-pub(super) enum Start {
-    /// It goes with the next round.
-    Nothing,
-    /// It can't be taken: too many wait already.
-    Crowded,
-    /// The lane was idle.
-    Send(Load),
-    /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
-    Spawn(Drive, Waker),
-}
-
-/// What goes out together.
-pub(super) struct Load {
-    pub round: Arc<Round>,
-    pub refunds: Vec<Refund>,
 }
 
 impl Lane {
@@ -372,69 +324,6 @@ impl Lane {
             ahead.largest = 0;
         }
         self.ahead.store(ahead.packed(), Ordering::Relaxed);
-    }
-}
-
-impl Queue {
-    /// What is to be sent now; nothing while a round is on its way.
-    fn take(&mut self, lane: &Arc<Lane>) -> Option<Load> {
-        if self.busy || (self.rounds.is_empty() && self.refunds.is_empty()) {
-            return None;
-        }
-        self.busy = true;
-        self.refunds.append(&mut self.kept);
-        let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
-        Some(Load { round: self.rounds.pop_front().unwrap_or_else(|| Round::new(lane)), refunds })
-    }
-}
-
-/// The right to send for a lane, one round after the other. However it ends, the lane is free again and nobody is
-/// left without an answer.
-pub(super) struct Sending {
-    pub lane: Arc<Lane>,
-    /// What is on its way.
-    round: Arc<Round>,
-    /// Given up in good order: whoever comes next has a right of his own.
-    ended: bool,
-}
-
-impl Sending {
-    pub(super) fn new(lane: Arc<Lane>, load: &Load) -> Self {
-        Self { lane, round: Arc::clone(&load.round), ended: false }
-    }
-
-    /// The next load, or the end.
-    pub(super) fn next(&mut self) -> Option<Load> {
-        let queue = &mut *lock(&self.lane.queue);
-        queue.busy = false;
-        let load = queue.take(&self.lane);
-        match &load {
-            Some(load) => self.round = Arc::clone(&load.round),
-            None => self.ended = true,
-        }
-        load
-    }
-}
-
-impl Drop for Sending {
-    fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        // Only a runtime that ends, or a bug, leads here.
-        let left = {
-            let queue = &mut *lock(&self.lane.queue);
-            queue.busy = false;
-            queue.ahead = Ahead::default();
-            self.lane.ahead.store(0, Ordering::Relaxed);
-            self.lane.waiting.store(0, Ordering::Relaxed);
-            std::mem::take(&mut queue.rounds)
-        };
-        let sent = self.round.sent.load(Ordering::Relaxed);
-        self.round.answer(Sealed::default(), Err(Miss::Ended { sent }));
-        for round in left {
-            round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
-        }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::SharedLimit;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::job::{Miss, Outcome, Work};
 use super::lane::Lane;
 use super::purse::{Lease, Purse};
 use super::round::Decided;
 use super::settle::lane_of;
+use super::view::View;
 use crate::clock::Micros;
 use crate::limit::Share;
 use crate::selector::Candidates;

@@ -2,8 +2,9 @@
 
 use super::SharedLimit;
 use super::call::ATTEMPTS;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::job::{Miss, Outcome, Work};
+use super::view::View;
 use crate::decision::{DecidedBy, Peek, StoreFacts};
 use crate::error::Error;
 use crate::sync::Arc;

@@ -4,8 +4,8 @@
 //! * `settle`: what a call did cost in the end. `look`: what concerns all shards of a key at once.
 //! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
-//! * `keys`, `entry`: the keys that this process knows, each with its plan and the `lane`s to its shards.
-//! * `lane`, `round`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
+//! * `keys`, `entry`: the keys that this process knows, each with a `view` of its plan and the `lane`s to its shards.
+//! * `lane`, `queue`, `round`, `seat`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
@@ -35,16 +35,19 @@ mod look;
 mod moves;
 mod plan_view;
 mod purse;
+mod queue;
 #[cfg(races)]
 #[path = "../../../races/src/mod.rs"]
 pub(crate) mod races;
 mod round;
+mod seat;
 mod serve;
 mod settle;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod view;
 mod waits;
 mod watch;
 
@@ -67,9 +70,9 @@ use arc_swap::ArcSwap;
 use defined::Defined;
 use job::Work;
 use keys::Keys;
-use lane::{Drive, Load, Sending, Start};
 use lease::Leasing;
-use round::Seat;
+use queue::{Drive, Load, Sending, Start};
+use seat::Seat;
 use tally::Tallies;
 
 pub(crate) use crowd::{Crowd, MOST_ROUNDS};

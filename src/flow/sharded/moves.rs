@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use super::SharedLimit;
-use super::entry::{Entry, View, Word};
+use super::entry::{Entry, Word};
+use super::view::View;
 use crate::clock::Micros;
 use crate::escrow::{self, Report, Step, Target, Wish, Write, next_step};
 use crate::key::{Slot, plan_seed, sub_key};

@@ -5,17 +5,17 @@
 //! to a call whose deadline has passed: the limiter lets it go, as if it had gone by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
-use super::job::{Answer, Miss, Outcome, Work};
-use super::lane::{Drive, Lane};
+use super::job::{Miss, Outcome, Work};
+use super::lane::Lane;
+use super::seat::Seat;
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, Verdict};
 use crate::limit::Share;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, Mutex, OnceLock, lock};
 use crate::wire::{GrantId, Verdicts};
 
@@ -24,24 +24,24 @@ pub(super) struct Round {
     pub lane: Arc<Lane>,
     /// It is on its way, and may run.
     pub sent: AtomicBool,
-    seats: Mutex<Seats>,
+    pub(super) seats: Mutex<Seats>,
     answer: OnceLock<Answered>,
 }
 
 /// One call's seat, as the round has it.
-struct Taken {
+pub(super) struct Taken {
     work: Work,
-    waker: Option<Waker>,
+    pub waker: Option<Waker>,
     /// Its deadline, in microseconds after the round's first seat was taken; [`NEVER`] if it has none.
     due: u32,
-    caller: Caller,
+    pub caller: Caller,
 }
 
 /// A deadline that is more than an hour away, or none.
 const NEVER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Caller {
+pub(super) enum Caller {
     Waits,
     /// Went away.
     Gone,
@@ -51,8 +51,8 @@ enum Caller {
     Admitted,
 }
 
-struct Seats {
-    taken: Vec<Taken>,
+pub(super) struct Seats {
+    pub taken: Vec<Taken>,
     /// When the first one was.
     since: Micros,
     /// The first deadline of those who wait.
@@ -69,16 +69,6 @@ impl Seats {
     fn due(&self, seat: &Taken) -> Micros {
         if seat.due == NEVER { Micros::MAX } else { self.since + Micros::from(seat.due) }
     }
-}
-
-/// A call's seat, as the call has it: resolves to its outcome.
-///
-/// Dropped before the round was sent, an ask costs nothing.
-#[must_use = "dropping it gives the call up"]
-pub(super) struct Seat {
-    /// Until an outcome has taken it along.
-    round: Option<Arc<Round>>,
-    index: u32,
 }
 
 /// Where a call finds its verdict.
@@ -233,12 +223,12 @@ impl Round {
         self.answer.get()?.result.as_ref().ok()
     }
 
-    fn is_answered(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.answer.get().is_some()
     }
 
     /// What it said to one call; none as long as it has not spoken.
-    fn verdict(&self, index: usize) -> Option<Result<Verdict, Miss>> {
+    pub(super) fn verdict(&self, index: usize) -> Option<Result<Verdict, Miss>> {
         self.answer.get().map(|answered| answered.verdict(&self.lane, index))
     }
 }
@@ -292,7 +282,7 @@ fn wake(wakers: impl IntoIterator<Item = Waker>) {
 }
 
 /// What a call learns whose deadline has passed.
-fn late(lane: &Lane, sent: bool) -> Miss {
+pub(super) fn late(lane: &Lane, sent: bool) -> Miss {
     let slot = lane.slot.number();
     let why = lane.counts.health.why().map(|why| format!(" (the last time: {why})")).unwrap_or_default();
     if sent {
@@ -334,102 +324,5 @@ impl Sealed {
             _ => self.asks.push(Ask { permits, count }),
         }
         Place::Ask { ask: self.asks.len() as u32 - 1, ahead, count }
-    }
-}
-
-impl Seat {
-    /// Leaves it to this call to send for its lane. It comes back if that can't be.
-    pub(super) fn leave_to(&self, drive: Drive, waker: &Waker) -> Option<Drive> {
-        match &self.round {
-            Some(round) => round.lane.leave_to(round, drive, waker),
-            None => Some(drive),
-        }
-    }
-
-    /// What was left to this call, unless somebody else has it by now.
-    pub(super) fn take_over(&self) -> Option<Drive> {
-        self.round.as_ref().and_then(|round| round.lane.take_over(round))
-    }
-
-    /// Whether there is nothing more to wait for: it was answered, or its deadline has passed.
-    pub(super) fn is_over(&self) -> bool {
-        let is_late = |round: &Round| {
-            lock(&round.seats).taken.get(self.index as usize).is_some_and(|seat| seat.caller == Caller::Late)
-        };
-        self.round.as_ref().is_none_or(|round| round.is_answered() || is_late(round))
-    }
-
-    /// The call was let go, and admitted without its shard: if that grants it something after all, that was it. Says whether
-    /// the shard has to be charged for it: its answer has come, and what it granted goes back already. Where no answer came nobody
-    /// knows, and nothing may be charged twice.
-    pub(super) fn admit(&mut self) -> bool {
-        let Some(round) = self.round.take() else { return false };
-        let mut seats = lock(&round.seats);
-        match seats.taken.get_mut(self.index as usize) {
-            Some(seat) => {
-                seat.caller = Caller::Admitted;
-                false
-            }
-            None => round.decided().is_some(),
-        }
-    }
-
-    /// Gives the seat up. An outcome that is there already comes back; one that comes later goes to the lane.
-    pub(super) fn leave(&mut self) -> Option<Answer> {
-        let round = self.round.as_ref()?;
-        if !round.is_answered() {
-            let left = lock(&round.seats).taken.get_mut(self.index as usize).map(|seat| {
-                seat.caller = Caller::Gone;
-                seat.waker.take()
-            });
-            // The last waker of a task may drop the task: not under the lock.
-            if left.is_some() {
-                self.round = None;
-                return None;
-            }
-        }
-        self.outcome()
-    }
-
-    /// Its outcome, once.
-    fn outcome(&mut self) -> Option<Answer> {
-        let verdict = self.round.as_ref()?.verdict(self.index as usize)?;
-        let round = self.round.take()?;
-        Some(verdict.map(|verdict| Outcome { round, verdict }))
-    }
-}
-
-impl Future for Seat {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        if let Some(answer) = self.outcome() {
-            return Poll::Ready(answer);
-        }
-        let Some(round) = &self.round else { return Poll::Ready(Err(Miss::Ended { sent: true })) };
-        let mut seats = lock(&round.seats);
-        // It is answered under the lock.
-        let Some(seat) = seats.taken.get_mut(self.index as usize) else {
-            drop(seats);
-            return Poll::Ready(self.outcome().unwrap_or(Err(Miss::Ended { sent: true })));
-        };
-        if seat.caller == Caller::Late {
-            drop(seats);
-            return Poll::Ready(Err(late(&round.lane, round.sent.load(Ordering::Relaxed))));
-        }
-        let before = match &seat.waker {
-            Some(waker) if waker.will_wake(context.waker()) => None,
-            _ => seat.waker.replace(context.waker().clone()),
-        };
-        drop(seats);
-        // The last waker of a task may drop the task.
-        drop(before);
-        Poll::Pending
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let _ = self.leave();
     }
 }

@@ -4,10 +4,11 @@ use tokio::sync::oneshot;
 
 use super::SharedLimit;
 use super::call::ATTEMPTS;
-use super::entry::{Entry, View};
+use super::entry::Entry;
 use super::escrow::ask_home;
 use super::job::{Miss, Work};
 use super::lane::Lane;
+use super::view::View;
 use crate::decision::{Charge, Receipt};
 use crate::error::Error;
 use crate::flow::call::check_receipt;

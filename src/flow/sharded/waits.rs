@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
 
-use super::lane::MOST_ASKS;
+use super::queue::MOST_ASKS;
 use crate::clock::Micros;
 use crate::decision::Decision;
 use crate::error::Error;

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::lane::Lane;
-use super::super::round::{Decided, Late, Round, Sealed, Seat};
+use super::super::round::{Decided, Late, Round, Sealed};
+use super::super::seat::Seat;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::state::{run, run_one};

@@ -1,0 +1,125 @@
+//! What waits for a lane, and the right to send it.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::Waker;
+
+use super::ahead::Ahead;
+use super::job::Miss;
+use super::lane::Lane;
+use super::round::{Round, Sealed};
+use crate::kernel::Refund;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock};
+
+/// Calls of one round: what the scripts are made for.
+pub(super) const MOST_ASKS: usize = 1_024;
+/// What waits for a lane, and who sends it.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// What goes out next; calls join the last one.
+    pub rounds: VecDeque<Arc<Round>>,
+    /// How many calls that one has.
+    pub seats: usize,
+    /// Of calls that nobody waits for any more.
+    pub refunds: Vec<Refund>,
+    /// Those that could not be sent: they go along with the next round, and none is sent for their sake.
+    pub kept: Vec<Refund>,
+    /// A round is on its way.
+    pub busy: bool,
+    /// What sends, while the only one who waits for it does so himself.
+    pub alone: Option<Alone>,
+    pub ahead: Ahead,
+}
+
+/// What sends for a lane: a task, or a call that is alone with it.
+pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A call that sends for its lane whenever it is polled.
+pub(super) struct Alone {
+    pub drive: Drive,
+    pub waker: Waker,
+    /// The round that it waits for: whose drive this is.
+    pub round: Arc<Round>,
+}
+
+/// What is to be done so that a call that was put into a lane goes out.
+pub(super) enum Start {
+    /// It goes with the next round.
+    Nothing,
+    /// It can't be taken: too many wait already.
+    Crowded,
+    /// The lane was idle.
+    Send(Load),
+    /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
+    Spawn(Drive, Waker),
+}
+
+/// What goes out together.
+pub(super) struct Load {
+    pub round: Arc<Round>,
+    pub refunds: Vec<Refund>,
+}
+
+impl Queue {
+    /// What is to be sent now; nothing while a round is on its way.
+    pub(super) fn take(&mut self, lane: &Arc<Lane>) -> Option<Load> {
+        if self.busy || (self.rounds.is_empty() && self.refunds.is_empty()) {
+            return None;
+        }
+        self.busy = true;
+        self.refunds.append(&mut self.kept);
+        let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
+        Some(Load { round: self.rounds.pop_front().unwrap_or_else(|| Round::new(lane)), refunds })
+    }
+}
+
+/// The right to send for a lane, one round after the other. However it ends, the lane is free again and nobody is
+/// left without an answer.
+pub(super) struct Sending {
+    pub lane: Arc<Lane>,
+    /// What is on its way.
+    round: Arc<Round>,
+    /// Given up in good order: whoever comes next has a right of his own.
+    ended: bool,
+}
+
+impl Sending {
+    pub(super) fn new(lane: Arc<Lane>, load: &Load) -> Self {
+        Self { lane, round: Arc::clone(&load.round), ended: false }
+    }
+
+    /// The next load, or the end.
+    pub(super) fn next(&mut self) -> Option<Load> {
+        let queue = &mut *lock(&self.lane.queue);
+        queue.busy = false;
+        let load = queue.take(&self.lane);
+        match &load {
+            Some(load) => self.round = Arc::clone(&load.round),
+            None => self.ended = true,
+        }
+        load
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // Only a runtime that ends, or a bug, leads here.
+        let left = {
+            let queue = &mut *lock(&self.lane.queue);
+            queue.busy = false;
+            queue.ahead = Ahead::default();
+            self.lane.ahead.store(0, Ordering::Relaxed);
+            self.lane.waiting.store(0, Ordering::Relaxed);
+            std::mem::take(&mut queue.rounds)
+        };
+        let sent = self.round.sent.load(Ordering::Relaxed);
+        self.round.answer(Sealed::default(), Err(Miss::Ended { sent }));
+        for round in left {
+            round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
+        }
+    }
+}
