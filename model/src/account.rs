@@ -217,4 +217,16 @@ impl World {
         let burst = home.known.ledger.grants.iter().filter(lost).map(|grant| grant.burst).sum();
         self.account.allow(burst);
     }
+
+    /// Home was `before`, and has forgotten that shares are in use. Those that are gone may be installed once more, as long as that
+    /// may be.
+    pub(super) fn allow_installed_again(&mut self, setup: &Setup, before: Option<&Home>) {
+        let live = before.into_iter().flat_map(|home| &home.known.ledger.grants);
+        for grant in live.filter(|grant| grant.status == Status::Live) {
+            let slot = usize::from(grant.slot.number());
+            if self.to_be_installed(setup, slot).iter().any(|(id, _)| *id == grant.id) {
+                self.account.allow(grant.burst);
+            }
+        }
+    }
 }

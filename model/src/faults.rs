@@ -50,7 +50,8 @@ impl World {
             Fault::FailHome => {
                 let before = self.home.before.take().and_then(|before| *before);
                 self.allow_lost(setup, before.as_ref());
-                self.home.key = before;
+                let lost = std::mem::replace(&mut self.home.key, before);
+                self.allow_installed_again(setup, lost.as_ref());
             }
         }
     }

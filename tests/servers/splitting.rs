@@ -1,14 +1,10 @@
 //! A limit is split over distinct masters, its shares add up, and its sub-keys lie where the plan says.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::collections::HashSet;
 
+use crate::shared::{Cluster, Layout, client_of, define, exactly, sums};
 use redis::cmd;
 use shardlimit::{Limiter, Plan, PlannedShard, Shards};
-use shared::{Cluster, Layout, client_of, define, exactly, sums};
 
 /// The node that owns each slot, by the cluster's own word. Asked for once: a striped cluster takes long to say it.
 fn owners(cluster: &Cluster) -> Vec<usize> {
@@ -70,7 +66,7 @@ async fn a_master_without_slots_has_no_shard() {
 async fn a_key_has_as_many_shards_as_were_asked_for() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     let owners = owners(&cluster);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let wanted =
             [(Shards::Off, 1, 1), (exactly(1), 1, 1), (exactly(2), 2, 2), (exactly(3), 3, 3), (exactly(7), 7, 3)];
         for (shards, count, distinct) in wanted {
@@ -106,7 +102,7 @@ async fn a_limit_that_is_too_small_is_not_split() {
     assert_eq!(count(exactly(3), "10/day").await, 3, "who asks for it gets it");
     assert_eq!(count(exactly(9), "4/day").await, 4, "no share is of nothing");
     assert_eq!(count(exactly(3), "1/day").await, 1);
-    for text in shared::WHOLE {
+    for text in crate::shared::WHOLE {
         assert_eq!(count(exactly(3), text).await, 1, "{text} can't be split");
     }
 }

@@ -1,17 +1,13 @@
 //! One server that is no cluster: everything works with one shard.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
-use shared::{BURST, Server, client, define, exactly, left, race, take};
+use crate::shared::{BURST, Server, client, define, exactly, left, race, take};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_no_cluster_holds_whole_limits() {
     let server = Server::start(&[]);
-    for text in shared::SPLIT.into_iter().chain(shared::WHOLE) {
+    for text in crate::shared::SPLIT.into_iter().chain(crate::shared::WHOLE) {
         // One resets what the other was denied: each call is to see the store.
         let blunt = || client(&server).ceiling(Duration::ZERO);
         let clients = [define(blunt(), text), define(blunt(), text)];
@@ -32,7 +28,7 @@ async fn a_server_that_is_no_cluster_holds_whole_limits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_no_cluster_holds_several_shards_if_it_has_to() {
     let server = Server::start(&[]);
-    let limit = define(client(&server).shards(exactly(4)), shared::SPLIT[0]);
+    let limit = define(client(&server).shards(exactly(4)), crate::shared::SPLIT[0]);
     assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 4);
     assert_eq!(race(std::slice::from_ref(&limit), "hot", 4).await, BURST);
 }

@@ -1,13 +1,9 @@
 //! What leases may add to an interval, and what they may not.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::shared::{Cluster, Layout, Server, client, client_of};
 use shardlimit::{Allowed, DecidedBy, Decision, Handle, Leases, NamedLimit};
-use shared::{Cluster, Layout, Server, client, client_of};
 use tokio::task::JoinSet;
 
 fn leased(builder: shardlimit::Builder, text: &str, leases: Leases) -> NamedLimit {

@@ -1,14 +1,10 @@
 //! Limits on independent servers: one ring for all clients, whatever their lists say, and nothing lost when nodes come and go.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::shared::{BURST, SPLIT, Server, WHOLE, candid, eventually, left, race, sums, take_all, url};
 use shardlimit::{Builder, ErrorKind, FailurePolicy, Limiter, NamedLimit, PlannedShard, Ring, Shards};
-use shared::{BURST, SPLIT, Server, WHOLE, candid, eventually, left, race, sums, take_all, url};
 
 fn client(servers: &[&Server]) -> Builder {
     candid(Limiter::builder().ring(servers.iter().map(|server| url(server))).timeout(Duration::from_secs(10)))
@@ -239,17 +235,17 @@ fn every_script_knows_what_has_left() {
         |connection: &mut redis::Connection, script: &str, arguments: &[&str]| -> redis::RedisResult<redis::Value> {
             redis::cmd("EVAL").arg(script).arg(1).arg("key").arg(arguments).query(connection)
         };
-    eval(connection, include_str!("../lua/move_out.lua"), &["7", "8", "60000", "record", "7"]).unwrap();
+    eval(connection, include_str!("../../lua/move_out.lua"), &["7", "8", "60000", "record", "7"]).unwrap();
     for script in [
-        include_str!("../lua/bucket.lua"),
-        include_str!("../lua/fixed_window.lua"),
-        include_str!("../lua/sliding_window.lua"),
-        include_str!("../lua/home_bucket.lua"),
-        include_str!("../lua/home_fixed_window.lua"),
-        include_str!("../lua/home_sliding_window.lua"),
-        include_str!("../lua/install.lua"),
-        include_str!("../lua/close.lua"),
-        include_str!("../lua/tally.lua"),
+        include_str!("../../lua/bucket.lua"),
+        include_str!("../../lua/fixed_window.lua"),
+        include_str!("../../lua/sliding_window.lua"),
+        include_str!("../../lua/home_bucket.lua"),
+        include_str!("../../lua/home_fixed_window.lua"),
+        include_str!("../../lua/home_sliding_window.lua"),
+        include_str!("../../lua/install.lua"),
+        include_str!("../../lua/close.lua"),
+        include_str!("../../lua/tally.lua"),
     ] {
         let refused = eval(connection, script, &["0000000000000000"; 16]).unwrap_err().to_string();
         assert!(refused.contains("SHARDLIMIT") && refused.contains("of version 77,"), "{refused}\n{script}");
@@ -257,13 +253,13 @@ fn every_script_knows_what_has_left() {
     // One who has not heard of a later record moves nothing.
     redis::cmd("SET").arg("record").arg("shardlimit ring 1\nnumber 9 1\n").exec(connection).unwrap();
     for (script, arguments) in [
-        (include_str!("../lua/move_out.lua"), &["7", "8", "60000", "record", "8"][..]),
-        (include_str!("../lua/move_in.lua"), &["8", "record", "8", "0", "0", ""]),
+        (include_str!("../../lua/move_out.lua"), &["7", "8", "60000", "record", "8"][..]),
+        (include_str!("../../lua/move_in.lua"), &["8", "record", "8", "0", "0", ""]),
     ] {
         let refused = eval(connection, script, arguments).unwrap_err().to_string();
         assert!(refused.contains("SHARDLIMITRING"), "{refused}");
     }
-    eval(connection, include_str!("../lua/move_in.lua"), &["9", "record", "9", "0", "0", ""]).unwrap();
+    eval(connection, include_str!("../../lua/move_in.lua"), &["9", "record", "9", "0", "0", ""]).unwrap();
     assert!(!redis::cmd("EXISTS").arg("key").query::<bool>(connection).unwrap());
 }
 
@@ -291,7 +287,7 @@ async fn a_node_can_be_lost_while_it_leaves() {
 
 /// The rule of docs/ring.md, word by word.
 fn rule() -> Vec<&'static str> {
-    let text = include_str!("../docs/ring.md");
+    let text = include_str!("../../docs/ring.md");
     let rule = text.split("```text\nACL SETUSER gateway on >secret ").nth(1).and_then(|rest| rest.split("```").next());
     rule.unwrap().split_whitespace().collect()
 }

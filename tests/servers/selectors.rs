@@ -1,15 +1,11 @@
 //! Which shard a call asks first: exact turns, the emptiest, or a choice of the user's own.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, take, take_all};
 use shardlimit::{Candidates, Handle, LeastLoaded, PowerOfTwo, RoundRobin, Selector};
-use shared::{BURST, Cluster, Layout, client_of, define, take, take_all};
 
 fn allowed(hot: &Handle) -> Vec<u64> {
     hot.counts().iter().map(|shard| shard.allowed).collect()
@@ -18,7 +14,7 @@ fn allowed(hot: &Handle) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn round_robin_takes_exact_turns() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0).selector(RoundRobin), text);
         limit.plan(text).await.unwrap();
         let hot = limit.handle(text).unwrap();
@@ -40,7 +36,7 @@ async fn round_robin_takes_exact_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn least_loaded_asks_where_permits_are() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0).selector(LeastLoaded), text);
         limit.plan(text).await.unwrap();
         let hot = limit.handle(text).unwrap();
@@ -66,7 +62,7 @@ async fn least_loaded_asks_where_permits_are() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn power_of_two_finds_what_is_there() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0).selector(PowerOfTwo), text);
         limit.plan(text).await.unwrap();
         let hot = limit.handle(text).unwrap();
@@ -106,12 +102,12 @@ impl Selector for Last {
 async fn a_selector_of_ones_own_is_asked_and_does_no_harm() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     let asked = Arc::new(AtomicU64::new(0));
-    let limit = define(client_of(&cluster, 0).selector(Nonsense(Arc::clone(&asked))), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).selector(Nonsense(Arc::clone(&asked))), crate::shared::SPLIT[0]);
     limit.plan("nonsense").await.unwrap();
     assert_eq!(take_all(&limit, "nonsense").await, BURST);
     assert!(asked.load(Ordering::Relaxed) >= BURST - 5, "{asked:?}");
 
-    let limit = define(client_of(&cluster, 0).selector(Last), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).selector(Last), crate::shared::SPLIT[0]);
     limit.plan("last").await.unwrap();
     let hot = limit.handle("last").unwrap();
     for _ in 0..60 {

@@ -1,20 +1,16 @@
 //! Keys that are split when they get hot, and come home when they have cooled down.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{Cluster, Layout, client_of, define, eventually, sums};
 use shardlimit::Shards;
-use shared::{Cluster, Layout, client_of, define, eventually, sums};
 
 /// None of the clients makes enough calls by itself: the shards say what all of them come to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_hot_in_sum_is_split_and_comes_home() {
     const CLIENTS: usize = 8;
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let text = text.replace("300", "3000000");
         let auto = |node: usize| define(client_of(&cluster, node % 3).shards(Shards::Auto).hot(200), &text);
         let clients: Vec<_> = (0..CLIENTS).map(auto).collect();
@@ -61,7 +57,7 @@ async fn a_key_that_is_hot_in_sum_is_split_and_comes_home() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_denied_in_process_stays_at_home() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0).shards(Shards::Auto).hot(1_000), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).shards(Shards::Auto).hot(1_000), crate::shared::SPLIT[0]);
     let hot = limit.handle("hot").unwrap();
     for _ in 0..3_000 {
         let _ = hot.acquire().await.unwrap();

@@ -1,13 +1,9 @@
 //! Home forgets its last writes, as it does when a replica takes over that had not seen them: whoever knows more tells it
 //! again before it spends.
-#![cfg(feature = "redis")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{BURST, Cluster, Layout, client_of, eventually, race, sums, take_all};
 use redis::cmd;
 use shardlimit::{Carry, NamedLimit, Plan, Shards};
-use shared::{BURST, Cluster, Layout, client_of, eventually, race, sums, take_all};
 
 fn define(cluster: &Cluster, node: usize, shards: Shards, text: &str, revision: u64) -> NamedLimit {
     let limiter = client_of(cluster, node).shards(shards).build().unwrap();
@@ -16,7 +12,7 @@ fn define(cluster: &Cluster, node: usize, shards: Shards, text: &str, revision: 
 
 /// Home's sub-key as it is stored.
 fn save(cluster: &Cluster, plan: &Plan) -> Vec<u8> {
-    shared::on_master(cluster, &plan.shards[0], "GET")
+    crate::shared::on_master(cluster, &plan.shards[0], "GET")
 }
 
 fn restore(cluster: &Cluster, plan: &Plan, state: &[u8]) {
@@ -29,7 +25,7 @@ fn restore(cluster: &Cluster, plan: &Plan, state: &[u8]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_that_home_forgot_are_logged_again() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let whole = define(&cluster, 0, Shards::Off, text, 1);
         assert!(whole.acquire_n(text, 150).await.unwrap().is_allowed());
         let unsplit = save(&cluster, &whole.plan(text).await.unwrap());
@@ -62,7 +58,7 @@ async fn shares_that_home_forgot_are_logged_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_that_came_home_come_home_again() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let split = define(&cluster, 0, Shards::PerMaster, text, 1);
         let plan = split.plan(text).await.unwrap();
         assert_eq!(plan.shards.len(), 3);
@@ -115,7 +111,7 @@ async fn a_limit_that_home_forgot_is_set_again() {
         assert_eq!(sums(&plan), (30, 30), "{key}");
         assert!(take_all(&client, &key).await <= 30);
         // Wiped altogether, it is made again all the same.
-        assert_eq!(shared::on_master::<u8>(&cluster, &plan.shards[0], "DEL"), 1);
+        assert_eq!(crate::shared::on_master::<u8>(&cluster, &plan.shards[0], "DEL"), 1);
         eventually("it is there again", async || {
             let _ = client.acquire(&key).await.unwrap();
             client.limit_of(&key).await.unwrap() == new
@@ -139,6 +135,6 @@ async fn a_key_that_came_to_its_end_is_as_new() {
     })
     .await;
     let plan = client.plan("hot").await.unwrap();
-    assert_eq!(shared::on_master::<u8>(&cluster, &plan.shards[0], "DEL"), 1);
+    assert_eq!(crate::shared::on_master::<u8>(&cluster, &plan.shards[0], "DEL"), 1);
     assert_eq!(take_all(&client, "hot").await, 30);
 }

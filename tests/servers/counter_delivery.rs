@@ -1,16 +1,12 @@
 //! Adds that the store can't take when they come: delivered later, each once, or told.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::shared::{Server, eventually, url};
 use redis::cmd;
 use shardlimit::counter::{Added, CounterSettings, Counters, Within};
 use shardlimit::{ErrorKind, Limiter};
-use shared::{Server, eventually, url};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const LONG: Duration = Duration::from_secs(60);

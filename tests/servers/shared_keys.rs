@@ -1,11 +1,7 @@
 //! Any bytes can be a key, and what name, key and prefix separate stays separate, on every master.
-#![cfg(feature = "redis")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{Cluster, Layout, client_of, define, exactly, on_master, take_all};
 use shardlimit::ErrorKind;
-use shared::{Cluster, Layout, client_of, define, exactly, on_master, take_all};
 
 const LIMIT: &str = "token-bucket 20/day burst 20";
 

@@ -1,13 +1,9 @@
 //! Permits taken ahead: none is lost and none is gained, whoever holds them when the calls stop.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::{Duration, Instant};
 
+use crate::shared::{BURST, Cluster, Layout, Server, client, client_of, eventually, left, take};
 use shardlimit::{Builder, DecidedBy, Decision, ErrorKind, Handle, Leases, Limiter, NamedLimit, Shards};
-use shared::{BURST, Cluster, Layout, Server, client, client_of, eventually, left, take};
 use tokio::task::JoinSet;
 
 const MOMENT: Duration = Duration::from_millis(1);
@@ -64,7 +60,7 @@ async fn spend_all(hot: &Handle) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_returned_and_what_was_admitted_is_the_limit() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1].map(|node| leased(client_of(&cluster, node), text, long()));
         for number in 0..5 {
             let key = format!("{text} {number}");
@@ -86,7 +82,7 @@ async fn what_is_returned_and_what_was_admitted_is_the_limit() {
 async fn what_is_held_comes_back_when_a_key_falls_quiet() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     let leases = Leases::new().horizon(Duration::from_millis(100)).ttl(Duration::from_millis(100));
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         // What the one gives back the other sees in time.
         let builder = |node| client_of(&cluster, node).ceiling(Duration::from_millis(50));
         let clients = [0, 1].map(|node| leased(builder(node), text, leases));
@@ -105,8 +101,8 @@ async fn what_is_held_comes_back_when_a_key_falls_quiet() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_comes_back_when_its_owners_are_gone() {
     let server = Server::start(&[]);
-    let text = shared::SPLIT[0];
-    let watcher = shared::define(client(&server), text);
+    let text = crate::shared::SPLIT[0];
+    let watcher = crate::shared::define(client(&server), text);
     let leases = Leases::new().horizon(Duration::from_millis(300)).ttl(Duration::from_millis(300));
     let held_by = |admitted: u64| {
         let watcher = &watcher;
@@ -143,7 +139,7 @@ async fn what_is_held_comes_back_when_its_owners_are_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_thread_spends_what_another_has_taken() {
     let server = Server::start(&[]);
-    for (number, text) in shared::SPLIT.into_iter().chain([shared::WHOLE[0]]).enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().chain([crate::shared::WHOLE[0]]).enumerate() {
         let (_limiter, limit) = leased(client(&server).prefix(format!("test-{number}")), text, long());
         let hot = limit.handle("hot").unwrap();
         let runtime = tokio::runtime::Handle::current();
@@ -166,7 +162,7 @@ async fn one_thread_spends_what_another_has_taken() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permit_of_a_lease_can_be_refunded() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let (limiter, limit) = leased(client_of(&cluster, 0), text, long());
         limit.plan(text).await.unwrap();
         let hot = limit.handle(text).unwrap();
@@ -191,7 +187,7 @@ async fn a_permit_of_a_lease_can_be_refunded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pacing_queue_is_not_leased() {
     let server = Server::start(&[]);
-    let (_limiter, limit) = leased(client(&server), shared::WHOLE[1], long());
+    let (_limiter, limit) = leased(client(&server), crate::shared::WHOLE[1], long());
     let (admitted, by_leases) = call(&limit, "mail", 3, 40).await;
     assert_eq!((admitted, by_leases), (120, 0));
     assert_eq!(left(&limit, "mail").await, BURST - 120);
@@ -225,7 +221,9 @@ fn settings_that_do_not_fit_are_errors() {
         assert_eq!(define(other).unwrap_err().kind(), ErrorKind::NameTaken, "{other:?}");
     }
     assert_eq!(limiter.define("api", bucket.parse().unwrap()).unwrap_err().kind(), ErrorKind::NameTaken);
-    assert!(limiter.define_leased("queue", shared::WHOLE[1].parse().unwrap(), Leases::new().within_burst()).is_ok());
+    assert!(
+        limiter.define_leased("queue", crate::shared::WHOLE[1].parse().unwrap(), Leases::new().within_burst()).is_ok()
+    );
 }
 
 /// A client that does not split the key takes ahead from home alone.
@@ -233,7 +231,7 @@ fn settings_that_do_not_fit_are_errors() {
 async fn a_limit_that_is_not_split_is_leased_too() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
     let builder = || client_of(&cluster, 0).shards(Shards::Off);
-    let (limiter, limit) = leased(builder(), shared::WHOLE[0], long());
+    let (limiter, limit) = leased(builder(), crate::shared::WHOLE[0], long());
     let (admitted, by_leases) = call(&limit, "hot", 3, 40).await;
     assert!(admitted == 120 && by_leases > 10, "{by_leases} of {admitted} by leases");
     limiter.return_leases(Duration::from_secs(10)).await.unwrap();

@@ -1,14 +1,10 @@
 //! Several limits of one key as one: all of them give, or none does.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{Cluster, Layout, Server, client, client_of, define, eventually, exactly, left, race, take};
 use redis::cmd;
 use shardlimit::{Carry, DecidedBy, Decision, Denied, FakeClock, Limit, Limiter, NamedLimit, Plan, Shards};
-use shared::{Cluster, Layout, Server, client, client_of, define, eventually, exactly, left, race, take};
 
 /// Nothing of it comes back while a test runs. The second and the third part are the ones that run out.
 const THREE: &str = "token-bucket 900/day burst 200 + sliding-window 100/200day + fixed-window 60/365day";

@@ -1,16 +1,12 @@
 //! Slots move and scripts are forgotten while callers are at work: they see nothing of it, and the count stays exact.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, on_master, race, take_all};
 use redis::cmd;
 use shardlimit::{NamedLimit, Plan};
-use shared::{BURST, Cluster, Layout, client_of, define, on_master, race, take_all};
 use tokio::task::JoinSet;
 
 const MANY: u64 = 6_000;
@@ -85,7 +81,7 @@ async fn a_key_begins_while_its_home_moves() {
     let home = shardlimit::Slot::of(b"api:new").number();
     let to = (cluster.owner_of(home) + 1) % 3;
     let migration = cluster.begin_migration(home, to);
-    let clients = [0, 1].map(|node| define(client_of(&cluster, node), shared::SPLIT[0]));
+    let clients = [0, 1].map(|node| define(client_of(&cluster, node), crate::shared::SPLIT[0]));
     let (clients, callers) = (clients.clone(), tokio::spawn(async move { race(&clients, "new", 3).await }));
     assert_eq!(callers.await.unwrap(), BURST);
     tokio::task::block_in_place(|| {
@@ -100,7 +96,7 @@ async fn a_key_begins_while_its_home_moves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_are_found_on_a_master_that_was_not_known() {
     let cluster = Cluster::start(3, 0, Layout::LastEmpty, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let before = define(client_of(&cluster, 0), text);
         let plan = before.plan(text).await.unwrap();
         assert!(plan.shards.len() >= 2);
@@ -136,7 +132,7 @@ async fn scripts_are_forgotten_under_callers_who_do_not_notice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_forgotten_at_the_far_end_of_a_move() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0), crate::shared::SPLIT[0]);
     let plan = limit.plan("hot").await.unwrap();
     let slot = plan.shards[0].slot.number();
     let migration = cluster.begin_migration(slot, 1 - cluster.owner_of(slot));

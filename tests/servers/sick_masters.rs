@@ -1,15 +1,11 @@
 //! Masters fail over, die and hang: their calls end, the others go on, and nothing is charged twice.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, eventually, left, lent, sums, take_all};
 use shardlimit::{Candidates, Decision, Error, ErrorKind, NamedLimit, Selector};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, lent, sums, take_all};
 use tokio::task::JoinSet;
 
 const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
@@ -93,7 +89,7 @@ async fn calls_go_on_through_a_failover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_master_takes_only_its_share_along() {
     let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
-    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), crate::shared::SPLIT[0]);
     let plan = limit.plan("hot").await.unwrap();
     let victim = cluster.owner_of(lent(&plan)[0].slot.number());
     let mut tally = Tally::default();
@@ -148,7 +144,7 @@ async fn a_dead_home_takes_only_its_share_along() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exhausted_limit_denies_also_with_a_dead_master() {
     let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
-    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), crate::shared::SPLIT[0]);
     let plan = limit.plan("hot").await.unwrap();
     take_all(&limit, "hot").await;
     let victim = cluster.owner_of(lent(&plan)[0].slot.number());
@@ -177,7 +173,7 @@ async fn take_all_but_errors(limit: &NamedLimit) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_hangs_charges_nobody_twice() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let builder = client_of(&cluster, 0).timeout(Duration::from_millis(300)).selector(Only(1));
         let limit = define(builder, text);
         let watcher = define(client_of(&cluster, 1), text);
@@ -209,7 +205,7 @@ async fn a_master_that_hangs_charges_nobody_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunds_to_a_dead_master_wait_quietly() {
     let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &PARTIAL);
-    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).timeout(Duration::from_secs(1)), crate::shared::SPLIT[0]);
     let plan = limit.plan("hot").await.unwrap();
     let hot = limit.handle("hot").unwrap();
     // Asks that no two callers can have together are taken in part and given back, shard by shard in this order.

@@ -1,13 +1,9 @@
 //! A `ClusterConnection` that the user brought carries the same limiter.
-#![cfg(feature = "cluster-async")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{BURST, Cluster, Layout, SPLIT, candid, client_of, define, take_all, url};
 use redis::cluster::ClusterClientBuilder;
 use shardlimit::counter::{Added, CounterSettings};
 use shardlimit::{Builder, Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, SPLIT, candid, client_of, define, take_all, url};
 
 async fn own(cluster: &Cluster, text: &str) -> NamedLimit {
     define(builder(cluster).await, text)

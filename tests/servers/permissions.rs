@@ -1,22 +1,18 @@
 //! The rule that docs/operations.md gives for a user: the library does all it can with it, and needs every word of it.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, left, race, take, take_all};
 use redis::{Value, cmd};
 use shardlimit::counter::{CounterSettings, Within};
 use shardlimit::{Carry, Error, ErrorKind, Leases, Limiter, NamedLimit};
-use shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, left, race, take, take_all};
 
 const PASSWORD: &str = "pa:ss@word";
 const LONG: Duration = Duration::from_secs(10);
 
 /// As it is written down, from the keys on.
 fn rule() -> Vec<&'static str> {
-    let text = include_str!("../docs/operations.md").split("```");
+    let text = include_str!("../../docs/operations.md").split("```");
     let rule = text.into_iter().find_map(|block| block.strip_prefix("text\nACL SETUSER gateway on >secret"));
     let words: Vec<&str> = rule.expect("the rule").split_ascii_whitespace().collect();
     assert_eq!(words[..2], ["resetchannels", "~shardlimit:*"]);

@@ -1,13 +1,9 @@
 //! Asks above one share are gathered over shards: all or nothing.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, eventually, left, take, take_all};
 use shardlimit::{Decision, ErrorKind, NamedLimit};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, left, take, take_all};
 use tokio::task::JoinSet;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -15,7 +11,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ask_above_one_share_takes_parts_of_several() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0), text);
         assert_eq!(limit.plan(text).await.unwrap().shards.len(), 3);
         for permits in [101, 200, 250, 299, 300] {
@@ -41,7 +37,7 @@ async fn an_ask_above_one_share_takes_parts_of_several() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gather_that_fails_leaves_everything_as_it_was() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0), text);
         limit.plan(text).await.unwrap();
         take(&limit, text, 80).await;
@@ -79,7 +75,7 @@ async fn ask_often(limit: NamedLimit, key: String, permits: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_gather_at_once_get_whole_asks() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1, 2].map(|node| define(client_of(&cluster, node).ceiling(Duration::ZERO), text));
         for round in 0..4 {
             let key = format!("{round} {text}");

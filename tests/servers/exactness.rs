@@ -1,13 +1,9 @@
 //! However many callers there are, they get what the limit has: never a permit more, and not one less either.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, eventually, exactly, left, race, sums, take, take_all};
 use shardlimit::{DecidedBy, NamedLimit, Shards};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, exactly, left, race, sums, take, take_all};
 
 /// Three clients that begin at different nodes and would each split in another way.
 fn disagreeing(cluster: &Cluster, text: &str) -> Vec<NamedLimit> {
@@ -24,7 +20,7 @@ fn disagreeing(cluster: &Cluster, text: &str) -> Vec<NamedLimit> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_start_cold_share_one_burst() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT.into_iter().chain(shared::WHOLE) {
+    for text in crate::shared::SPLIT.into_iter().chain(crate::shared::WHOLE) {
         let clients = disagreeing(&cluster, text);
         for key in ["one", "two", "three"] {
             let key = format!("{key} {text}");
@@ -33,7 +29,7 @@ async fn callers_that_start_cold_share_one_burst() {
             eventually("the last definition is in force", async || {
                 taken += race(&clients, &key, 1).await;
                 let shards = clients[2].plan(&key).await.unwrap().shards.len();
-                shards == if shared::SPLIT.contains(&text) { 5 } else { 1 }
+                shards == if crate::shared::SPLIT.contains(&text) { 5 } else { 1 }
             })
             .await;
             taken += race(&clients, &key, 1).await;
@@ -43,7 +39,7 @@ async fn callers_that_start_cold_share_one_burst() {
             let plans = [clients[0].plan(&key).await.unwrap(), clients[2].plan(&key).await.unwrap()];
             assert_eq!(format!("{:?}", plans[0].shards), format!("{:?}", plans[1].shards), "one plan for all clients");
             assert_eq!(sums(&plans[0]).1, BURST);
-            assert_eq!(plans[0].shards.len() > 1, shared::SPLIT.contains(&text));
+            assert_eq!(plans[0].shards.len() > 1, crate::shared::SPLIT.contains(&text));
         }
     }
 }
@@ -53,7 +49,7 @@ async fn callers_that_start_cold_share_one_burst() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_permit_is_lost_to_fractions() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         for taken in [1, 2, 50, 199, 298, 299] {
             let key = format!("{text} {taken}");
             let whole = define(client_of(&cluster, 0).shards(Shards::Off), text);
@@ -70,12 +66,12 @@ async fn no_permit_is_lost_to_fractions() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_split_follows_the_plan() {
     let cluster = Cluster::start(3, 0, Layout::Striped, &[]);
-    let off = define(client_of(&cluster, 0).shards(Shards::Off), shared::SPLIT[0]);
+    let off = define(client_of(&cluster, 0).shards(Shards::Off), crate::shared::SPLIT[0]);
     let hot = off.handle("hot").unwrap();
     assert!(hot.acquire().await.unwrap().is_allowed());
     assert_eq!(hot.counts().len(), 1);
 
-    let split = define(client_of(&cluster, 1), shared::SPLIT[0]);
+    let split = define(client_of(&cluster, 1), crate::shared::SPLIT[0]);
     assert_eq!(split.plan("hot").await.unwrap().shards.len(), 3);
     assert_eq!(race(&[off, split], "hot", 2).await, BURST - 1);
     assert_eq!(hot.counts().len(), 3);
@@ -89,7 +85,7 @@ async fn a_client_that_does_not_split_follows_the_plan() {
 async fn the_last_permit_is_found_within_as_many_calls_as_there_are_shards() {
     const SHARDS: u16 = 5;
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let one = define(client_of(&cluster, 0).shards(exactly(SHARDS)), text);
         let knows_nothing = define(client_of(&cluster, 1), text);
         let knows_better = define(client_of(&cluster, 2), text);

@@ -1,13 +1,9 @@
 //! Waiting for permits on a shared store: allowed once they are there, denied if they can't come in time.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::Duration;
 
+use crate::shared::{Cluster, Layout, client_of, define, exactly, take_all};
 use shardlimit::{Decision, ErrorKind, Shards};
-use shared::{Cluster, Layout, client_of, define, exactly, take_all};
 
 const LONG: Duration = Duration::from_secs(60);
 const LIMITS: [&str; 4] = [
@@ -50,7 +46,7 @@ async fn many_callers_wait_and_all_are_served() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_can_not_be_served_in_time_is_denied() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0), text);
         take_all(&limit, text).await;
         for permits in [1, 200] {
@@ -86,5 +82,5 @@ async fn a_queue_is_waited_in() {
     let slow = define(client_of(&cluster, 0), "pacing-queue 300/day capacity 300");
     assert!(slow.acquire_within("mail2", 1, Duration::ZERO).await.unwrap().is_allowed());
     assert!(!slow.acquire_within("mail2", 1, Duration::from_millis(50)).await.unwrap().is_allowed());
-    assert_eq!(shared::left(&slow, "mail2").await, 299, "the place was given back");
+    assert_eq!(crate::shared::left(&slow, "mail2").await, 299, "the place was given back");
 }

@@ -1,18 +1,15 @@
 //! Calls that wait on a shared store: served in the order of their arrival, never overtaken, gone without a trace.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
-mod support;
 
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::shared::{
+    BURST, Cluster, Layout, SPLIT, Server, client, client_of, define, eventually, exactly, left, take,
+};
+use crate::support::Manual;
 use shardlimit::{
     DecidedBy, Decision, Error, ErrorKind, FakeClock, Handle, Leases, Limiter, NamedLimit, Receipt, Shards,
 };
-use shared::{BURST, Cluster, Layout, SPLIT, Server, client, client_of, define, eventually, exactly, left, take};
-use support::Manual;
 use tokio::time::timeout;
 
 /// Longer than any limit here takes to bring a permit by itself.
@@ -261,7 +258,7 @@ async fn those_who_wait_learn_of_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_for_a_store_learn_why() {
     let nowhere = Limiter::builder().redis(["redis://127.0.0.1:1"]).timeout(Duration::from_millis(50));
-    let limit = define(shared::candid(nowhere), SPLIT[0]);
+    let limit = define(crate::shared::candid(nowhere), SPLIT[0]);
     let calls = [1, 1, 2].map(|permits| limit.acquire_within("k", permits, Duration::from_millis(500)));
     for call in calls {
         let error = timeout(PATIENCE, call).await.expect("its deadline has passed").unwrap_err();

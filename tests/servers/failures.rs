@@ -1,16 +1,12 @@
 //! Shards that do not answer: calls end by their deadline, are decided by the policy, and charged once.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::{Duration, Instant};
 
+use crate::shared::{BURST, Cluster, Layout, Server, client, client_of, eventually, left, lent};
 use shardlimit::{
     BreakerForce, BreakerState, Builder, Candidates, DecidedBy, Decision, ErrorKind, FailurePolicy, Limiter,
     NamedLimit, Selector, Shards,
 };
-use shared::{BURST, Cluster, Layout, Server, client, client_of, eventually, left, lent};
 use tokio::task::JoinSet;
 
 const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
@@ -298,7 +294,7 @@ async fn a_crowd_of_keys_is_bounded() {
     for key in 0..2 * MOST {
         assert!(limit.acquire(format!("key{key}")).await.unwrap().is_allowed(), "{key}");
     }
-    let error = Limiter::builder().redis([shared::url(&server)]).max_in_flight(0).build().unwrap_err();
+    let error = Limiter::builder().redis([crate::shared::url(&server)]).max_in_flight(0).build().unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "max_in_flight"));
 }
 

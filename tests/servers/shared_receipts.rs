@@ -1,11 +1,7 @@
 //! What was charged on a shared store can be given back, corrected and looked at, whether the key is split or not.
-#![cfg(feature = "redis")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{BURST, Cluster, Layout, client_of, define, left, lent, take, take_all};
 use shardlimit::{DecidedBy, ErrorKind, NamedLimit, Shards};
-use shared::{BURST, Cluster, Layout, client_of, define, left, lent, take, take_all};
 
 async fn goes_back_and_forth(limit: &NamedLimit, key: &str) {
     let receipt = take(limit, key, 10).await.into_receipt();
@@ -32,7 +28,7 @@ async fn goes_back_and_forth(limit: &NamedLimit, key: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn charges_are_refunded_settled_and_reset() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         for shards in [Shards::PerMaster, Shards::Off] {
             let limit = define(client_of(&cluster, 0).prefix(shards.to_string()).shards(shards), text);
             let split = limit.plan(text).await.unwrap().shards.len() > 1;
@@ -42,7 +38,7 @@ async fn charges_are_refunded_settled_and_reset() {
             assert_eq!((peek.remaining().exact, peek.decided_by()), (!split, DecidedBy::Store));
         }
     }
-    let log = define(client_of(&cluster, 0), shared::WHOLE[0]);
+    let log = define(client_of(&cluster, 0), crate::shared::WHOLE[0]);
     goes_back_and_forth(&log, "log").await;
 }
 
@@ -50,7 +46,7 @@ async fn charges_are_refunded_settled_and_reset() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_above_one_share_is_charged_in_full() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client_of(&cluster, 0), text);
         assert_eq!(lent(&limit.plan(text).await.unwrap()).len(), 2);
         let receipt = take(&limit, text, 1).await.into_receipt();
@@ -64,7 +60,7 @@ async fn a_settlement_above_one_share_is_charged_in_full() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tail_of_a_pacing_queue_can_leave() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0), shared::WHOLE[1]);
+    let limit = define(client_of(&cluster, 0), crate::shared::WHOLE[1]);
     let first = take(&limit, "mail", 1).await.into_receipt();
     let last = take(&limit, "mail", 1).await;
     assert!(!last.wait().is_zero());
@@ -78,9 +74,9 @@ async fn the_tail_of_a_pacing_queue_can_leave() {
 async fn foreign_receipts_change_nothing() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
     let limiter = client_of(&cluster, 0).build().unwrap();
-    let limit = limiter.define("api", shared::SPLIT[0].parse().unwrap()).unwrap();
-    let namesake = limiter.define("other", shared::SPLIT[0].parse().unwrap()).unwrap();
-    let local = shardlimit::Limiter::local().define("api", shared::SPLIT[0].parse().unwrap()).unwrap();
+    let limit = limiter.define("api", crate::shared::SPLIT[0].parse().unwrap()).unwrap();
+    let namesake = limiter.define("other", crate::shared::SPLIT[0].parse().unwrap()).unwrap();
+    let local = shardlimit::Limiter::local().define("api", crate::shared::SPLIT[0].parse().unwrap()).unwrap();
     for key in ["mine", "yours"] {
         take(&limit, key, 50).await;
         take(&namesake, key, 50).await;
@@ -105,7 +101,7 @@ async fn foreign_receipts_change_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receipts_outlive_the_split() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let off = define(client_of(&cluster, 0).shards(Shards::Off), text);
         let receipt = take(&off, text, 60).await.into_receipt();
         let split = define(client_of(&cluster, 1), text);
@@ -121,7 +117,7 @@ async fn receipts_outlive_the_split() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receipts_outlive_what_the_process_remembers() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0).max_keys(1), shared::SPLIT[0]);
+    let limit = define(client_of(&cluster, 0).max_keys(1), crate::shared::SPLIT[0]);
     limit.plan("hot").await.unwrap();
     let mut receipts = Vec::new();
     for _ in 0..9 {
@@ -133,5 +129,5 @@ async fn receipts_outlive_what_the_process_remembers() {
         }
         limit.refund("hot", receipt).await.unwrap();
     }
-    assert_eq!(left(&define(client_of(&cluster, 1), shared::SPLIT[0]), "hot").await, BURST);
+    assert_eq!(left(&define(client_of(&cluster, 1), crate::shared::SPLIT[0]), "hot").await, BURST);
 }

@@ -1,11 +1,7 @@
 //! Limits that are set while they are in use.
-#![cfg(feature = "redis")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{Cluster, Layout, client_of, define, eventually, lent, on_master, race, sums, take, take_all};
 use shardlimit::{Carry, ErrorKind, Limit, Limiter, Shards};
-use shared::{Cluster, Layout, client_of, define, eventually, lent, on_master, race, sums, take, take_all};
 
 fn limit(text: &str) -> Limit {
     text.parse().unwrap()

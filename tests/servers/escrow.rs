@@ -1,20 +1,16 @@
 //! Shares that were lent get lost, and clients die half way: the limit is smaller for a while, never larger.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::{Duration, Instant};
 
+use crate::shared::{BURST, Cluster, Layout, client_of, define, eventually, lent, on_master, race, sums, take_all};
 use redis::cmd;
 use shardlimit::{ErrorKind, NamedLimit, Plan, Shards, Slot};
-use shared::{BURST, Cluster, Layout, client_of, define, eventually, lent, on_master, race, sums, take_all};
 
 /// A share that is gone is granted again with nothing in it: nobody knows how much of it was used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_that_is_wiped_comes_back_empty() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
         let before = clients[0].plan(text).await.unwrap();
         let mut taken = 0;
@@ -43,7 +39,7 @@ async fn a_share_that_is_wiped_comes_back_empty() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wiping_shares_under_load_admits_nobody_twice() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
         let plan = clients[0].plan(text).await.unwrap();
         let callers = {
@@ -69,7 +65,7 @@ async fn wiping_shares_under_load_admits_nobody_twice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_home_that_is_wiped_is_made_again() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
         let before = clients[0].plan(text).await.unwrap();
         let mut taken = 0;
@@ -138,7 +134,7 @@ impl HalfWay {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_left_half_done_is_finished_by_the_next_client() {
     let half_way = HalfWay::start();
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let prefix = format!("p{number}");
         let next = half_way.ready(text, &prefix).await;
         half_way.stop_half_way(text, &prefix, Duration::from_secs(10)).await;
@@ -151,12 +147,12 @@ async fn a_plan_left_half_done_is_finished_by_the_next_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_that_come_too_late_come_home_whole() {
     let half_way = HalfWay::start();
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let prefix = format!("p{number}");
         half_way.stop_half_way(text, &prefix, Duration::from_millis(500)).await;
     }
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let next = half_way.ready(text, &format!("p{number}")).await;
         half_way.check(&next.plan("hot").await.unwrap());
         assert_eq!(take_all(&next, "hot").await, BURST, "{text}");
@@ -167,8 +163,8 @@ async fn shares_that_come_too_late_come_home_whole() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_alone_finish_a_plan() {
     let half_way = HalfWay::start();
-    let next = half_way.ready(shared::SPLIT[0], "p").await;
-    half_way.stop_half_way(shared::SPLIT[0], "p", Duration::from_secs(10)).await;
+    let next = half_way.ready(crate::shared::SPLIT[0], "p").await;
+    half_way.stop_half_way(crate::shared::SPLIT[0], "p", Duration::from_secs(10)).await;
     let hot = next.handle("hot").unwrap();
     eventually("all three shards are in use", async || {
         let _ = hot.acquire().await.unwrap();

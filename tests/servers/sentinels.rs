@@ -1,17 +1,13 @@
 //! Nodes of a ring that Sentinels watch over.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::shared::server::Port;
+use crate::shared::{Server, candid, eventually, url};
 use redis::cmd;
 use shardlimit::{Limiter, NamedLimit};
-use shared::server::Port;
-use shared::{Server, candid, eventually, url};
 
 /// A running Sentinel that watches over one master, and decides alone.
 struct Sentinel {

@@ -1,14 +1,10 @@
 //! Denials in process: what a shard's last answer says, and nothing that it does not say.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::shared::{BURST, Cluster, Layout, Server, client, client_of, define, take, take_all};
 use shardlimit::{DecidedBy, Decision, Denied, Handle, Shards};
-use shared::{BURST, Cluster, Layout, Server, client, client_of, define, take, take_all};
 use tokio::task::JoinSet;
 
 fn denied(decision: Decision) -> Denied {
@@ -77,7 +73,7 @@ async fn a_denied_call_says_when_the_next_one_is_allowed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_ask_that_is_denied_leaves_room_for_small_ones() {
     let server = Server::start(&[]);
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let limit = define(client(&server).prefix(format!("test-{number}")), text);
         let hot = limit.handle("hot").unwrap();
         take(&limit, "hot", BURST - 3).await;
@@ -103,7 +99,7 @@ async fn a_large_ask_that_is_denied_leaves_room_for_small_ones() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_own_refund_opens_it_at_once() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT.into_iter().chain([shared::WHOLE[0]]) {
+    for text in crate::shared::SPLIT.into_iter().chain([crate::shared::WHOLE[0]]) {
         let limit = define(client_of(&cluster, 0), text);
         limit.plan(text).await.unwrap();
         let hot = limit.handle(text).unwrap();
@@ -123,7 +119,7 @@ async fn an_own_refund_opens_it_at_once() {
 async fn what_others_give_back_is_seen_in_time() {
     const CEILING: Duration = Duration::from_millis(200);
     let server = Server::start(&[]);
-    for text in shared::SPLIT.into_iter().chain([shared::WHOLE[0]]) {
+    for text in crate::shared::SPLIT.into_iter().chain([crate::shared::WHOLE[0]]) {
         let limit = define(client(&server).ceiling(CEILING), text);
         let other = define(client(&server), text);
         let hot = limit.handle(text).unwrap();
@@ -152,7 +148,7 @@ async fn what_others_give_back_is_seen_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_ceilings_the_store_decides_every_call() {
     let server = Server::start(&[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client(&server).ceiling(Duration::ZERO), text);
         let other = define(client(&server), text);
         let hot = limit.handle(text).unwrap();
@@ -174,7 +170,7 @@ async fn without_ceilings_the_store_decides_every_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_synchronous_call_knows_after_a_denial() {
     let server = Server::start(&[]);
-    for (number, text) in shared::SPLIT.into_iter().chain([shared::WHOLE[0]]).enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().chain([crate::shared::WHOLE[0]]).enumerate() {
         let limit = define(client(&server).prefix(format!("test-{number}")).ceiling(Duration::from_secs(60)), text);
         assert!(limit.try_acquire("idle", 1).unwrap().is_none(), "{text}: nothing is known of it");
         take_all(&limit, "idle").await;
@@ -221,7 +217,7 @@ async fn at_once(hot: &Handle, asks: &[u64]) -> Vec<Decision> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_get_what_is_there_for_few_runs() {
     let server = Server::start(&[]);
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let limit = define(client(&server).prefix(format!("test-{number}")).ceiling(Duration::from_secs(60)), text);
         let hot = limit.handle("hot").unwrap();
         take(&limit, "hot", BURST - 10).await;
@@ -242,7 +238,7 @@ async fn many_at_once_get_what_is_there_for_few_runs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_asks_are_not_denied_for_large_ones() {
     let server = Server::start(&[]);
-    for (number, text) in shared::SPLIT.into_iter().enumerate() {
+    for (number, text) in crate::shared::SPLIT.into_iter().enumerate() {
         let define = || define(client(&server).prefix(format!("test-{number}")).ceiling(Duration::from_secs(60)), text);
         let (limit, other) = (define(), define());
         for asks in [[8, 2, 3], [2, 8, 3], [3, 2, 8], [7, 6, 5]] {

@@ -1,14 +1,10 @@
 //! All clients agree on a key's plan and on its limit, also while masters come and go and definitions differ.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::shared::{BURST, Cluster, Layout, client_of, eventually, exactly, lent, on_master, race, sums, take_all};
 use shardlimit::{Builder, NamedLimit, Plan, Shards};
-use shared::{BURST, Cluster, Layout, client_of, eventually, exactly, lent, on_master, race, sums, take_all};
 
 fn define(builder: Builder, text: &str, revision: u64) -> NamedLimit {
     builder.build().unwrap().define_revision("api", text.parse().unwrap(), revision).unwrap()
@@ -33,7 +29,7 @@ async fn until_planned(limit: &NamedLimit, key: &str, what: &str, is_so: impl Fn
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_of_a_share_comes_home_once() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let split = define(client_of(&cluster, 0), text, 1);
         let before = split.plan(text).await.unwrap();
         assert_eq!(before.shards.len(), 3);

@@ -1,16 +1,14 @@
 //! A call whose future is dropped, at whatever moment, costs nothing in the end.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::shared::{
+    BURST, Cluster, Layout, Server, client, client_of, define, eventually, left, random, take, take_all,
+};
 use shardlimit::{Decision, NamedLimit};
-use shared::{BURST, Cluster, Layout, Server, client, client_of, define, eventually, left, random, take, take_all};
 use tokio::task::JoinSet;
 
 /// Lets others run so many times. Polled before the call, so that an answer that has just come is dropped unseen.
@@ -43,7 +41,7 @@ async fn impatient(limit: NamedLimit, key: &'static str, calls: usize) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_are_given_up_lose_no_permits() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let clients = [0, 1].map(|node| define(client_of(&cluster, node), text));
         let key = text;
         // Split first: what is charged before and refunded after fits only in part, and that is another matter.
@@ -70,7 +68,7 @@ async fn calls_that_are_given_up_lose_no_permits() {
 async fn an_answer_that_nobody_looks_at_is_given_back() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
     let builder = client_of(&cluster, 0).runtime(tokio::runtime::Handle::current());
-    let limit = define(builder, shared::SPLIT[0]);
+    let limit = define(builder, crate::shared::SPLIT[0]);
     limit.plan("hot").await.unwrap();
     for permits in [1, 100, 200] {
         let mut call = Box::pin(limit.acquire_n("hot", permits));
@@ -86,7 +84,7 @@ async fn an_answer_that_nobody_looks_at_is_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_is_given_up_is_free_again() {
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    let limit = define(client_of(&cluster, 0), shared::WHOLE[1]);
+    let limit = define(client_of(&cluster, 0), crate::shared::WHOLE[1]);
     take(&limit, "mail", 1).await;
     let wait = limit.acquire_within("mail", 1, std::time::Duration::from_secs(86_400));
     assert!(tokio::time::timeout(std::time::Duration::from_millis(200), wait).await.is_err(), "it waits for its turn");
@@ -98,7 +96,7 @@ async fn a_turn_that_is_given_up_is_free_again() {
 async fn a_call_that_is_not_polled_any_more_holds_nobody_up() {
     let server = Server::start(&[]);
     // From a pacing queue only the last one in line can be given back.
-    for text in shared::SPLIT {
+    for text in crate::shared::SPLIT {
         let limit = define(client(&server), text);
         let others = |calls: u64| {
             let limit = limit.clone();

@@ -1,9 +1,4 @@
 //! Several asks at once on real servers: sent together, charged together or not at all.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
-mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::shared::{
+    Cluster, Layout, SPLIT, Server, candid, client, client_of, eventually, exactly, left, take, take_all,
+};
+use crate::support::Manual;
 use redis::cmd;
 use shardlimit::{AllDecision, Ask, ErrorKind, FailurePolicy, Limiter, NamedLimit, Shards};
-use shared::{Cluster, Layout, SPLIT, Server, candid, client, client_of, eventually, exactly, left, take, take_all};
-use support::Manual;
 
 const NAMES: [&str; 3] = ["item", "user", "address"];
 
@@ -132,7 +129,7 @@ async fn asks_go_in_one_pipeline_a_master() {
     limiter.ready(Duration::from_secs(10)).await.unwrap();
     let limit = limiter.define("api", SPLIT[0].parse().unwrap()).unwrap();
     let reads = || -> Vec<u64> {
-        let count = |master: &shared::cluster::Node| {
+        let count = |master: &crate::shared::cluster::Node| {
             let info: String = master.ask(cmd("INFO").arg("stats"));
             let line = info.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
             line.expect("the server counts its reads").trim().parse().unwrap()
@@ -237,7 +234,7 @@ async fn a_dropped_call_costs_nothing() {
         }
         // Some go away while they are on their way, some when their answers lie ready.
         if round % 2 == 1 {
-            tokio::time::sleep(Duration::from_micros(shared::random(2_000))).await;
+            tokio::time::sleep(Duration::from_micros(crate::shared::random(2_000))).await;
         }
     }
     eventually("all is back", async || all_left(&limits).await == kept.map(|kept| 200 - kept)).await;

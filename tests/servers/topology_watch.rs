@@ -1,14 +1,10 @@
 //! The cluster as a client sees it: from the first node that answers, and as it changes.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::net::TcpListener;
 use std::time::Duration;
 
+use crate::shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
 use shardlimit::{ErrorKind, Limiter, Slot, TopologyWatch};
-use shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
 
 /// Waits until the watch tells that this port owns the slot.
 async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {

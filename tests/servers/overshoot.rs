@@ -1,12 +1,8 @@
 //! How far a limit was exceeded, as all processes together see it while they use it.
-#![cfg(feature = "redis")]
 
-#[path = "support/shared.rs"]
-mod shared;
-
+use crate::shared::{Cluster, Layout, client_of, eventually, take_all};
 use redis::cmd;
 use shardlimit::NamedLimit;
-use shared::{Cluster, Layout, client_of, eventually, take_all};
 
 const KEY: &str = "item:42";
 /// Nothing comes back while a test runs.

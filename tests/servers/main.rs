@@ -1,0 +1,38 @@
+//! What the library does on real servers: a file for each behaviour. One program, because each takes as long to build as a small service.
+#![cfg(feature = "redis")]
+
+mod agreement;
+mod auto_split;
+mod ceilings;
+mod composite;
+mod counter_delivery;
+mod dropped_calls;
+mod escrow;
+mod exactness;
+mod failures;
+mod gathering;
+mod home_losses;
+mod lease_bounds;
+mod leases;
+mod limit_changes;
+mod overshoot;
+#[cfg(feature = "cluster-async")]
+mod own_connection;
+mod permissions;
+mod redirects;
+mod ring;
+mod selectors;
+mod sentinels;
+#[path = "../support/shared.rs"]
+mod shared;
+mod shared_keys;
+mod shared_order;
+mod shared_receipts;
+mod shared_several;
+mod shared_waiting;
+mod sick_masters;
+mod single_server;
+mod splitting;
+#[path = "../support/mod.rs"]
+mod support;
+mod topology_watch;
