@@ -72,7 +72,7 @@ mod on_servers {
         let logins = client(&server).build().unwrap().sliding_counters("logins", [MINUTE, HOUR]).unwrap();
         counts(&logins).await;
         let mut connection = server.connection();
-        let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*").query(&mut connection).unwrap();
+        let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*{*").query(&mut connection).unwrap();
         assert_eq!(keys.len(), 1);
         let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
         assert!((3_600_000..=3_657_250 + 1_000).contains(&ttl), "{ttl} ms");

@@ -52,7 +52,7 @@ async fn until_planned(limit: &NamedLimit, key: &str, what: &str, is: impl Fn(&P
 }
 
 fn only_key(server: &Server) -> String {
-    let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut server.connection()).unwrap();
+    let keys: Vec<String> = cmd("KEYS").arg("*{*").query(&mut server.connection()).unwrap();
     assert_eq!(keys.len(), 1, "one record for all parts: {keys:?}");
     keys[0].clone()
 }
