@@ -231,7 +231,8 @@ impl SharedLimit {
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
         let due = match work {
             Work::Refund(_) => Micros::MAX,
-            _ => self.clock.now() + self.timeout.as_micros() as Micros,
+            // A little longer than its request may take: that says what happened, a deadline only that it was late.
+            _ => self.clock.now() + self.timeout.as_micros() as Micros * 9 / 8,
         };
         self.put_until(entry, lane, work, due)
     }
