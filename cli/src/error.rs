@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
 use serde::{Deserialize, Serialize};
 use shardlimit::ErrorKind;
 
-use crate::options::{known_commands, known_options};
+use crate::arguments::{known_commands, known_options};
 use crate::redis_url::without_passwords;
 
 const INTERRUPTED: &str = "interrupted";

@@ -3,6 +3,7 @@
 //! Every command makes a [`Report`](output::Report): one JSON object with `--json`, a readable table without.
 
 mod acquire;
+mod arguments;
 mod bench;
 mod check;
 mod clock;
@@ -41,10 +42,10 @@ fn main() -> ExitCode {
     }
     // First of all: from here on SIGINT can't keep the answer from being given.
     let interrupt = Interrupt::install();
-    let command = options::named_command(&arguments);
+    let command = arguments::named_command(&arguments);
     let parsed = Cli::try_parse_from(&arguments);
     // The options did not come to be, but whoever reads the answer still wants it as it was asked for.
-    let json = parsed.as_ref().map_or_else(|_| options::wants_json(&arguments), |cli| cli.json);
+    let json = parsed.as_ref().map_or_else(|_| arguments::wants_json(&arguments), |cli| cli.json);
     let output = Output::new(json);
     let exit = match parsed {
         Ok(cli) => interrupt

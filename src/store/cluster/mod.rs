@@ -3,7 +3,7 @@
 //! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened. `breaker`: whether
 //!   it is asked at all.
 //! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
-//! * `router`: each request to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
+//! * `router`: each `request` to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
 //!   sent again.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
@@ -17,6 +17,7 @@ mod fault;
 mod node;
 #[cfg(feature = "cluster-async")]
 mod own;
+mod request;
 mod rest;
 mod router;
 mod scanner;
@@ -32,7 +33,8 @@ pub(crate) use fault::{Address, Fault};
 pub(super) use node::Node;
 #[cfg(feature = "cluster-async")]
 pub(crate) use own::OwnConnection;
-pub(crate) use router::{Request, Router};
+pub(crate) use request::Request;
+pub(crate) use router::Router;
 #[cfg(fuzzing)]
 pub(crate) use scanner::Scanner;
 pub(crate) use settings::{Patience, Settings, without_secret};

@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use super::fault::{Address, Fault};
 use super::node::clock_of;
+use super::request::Request;
 use super::rest::Rest;
-use super::router::Request;
 use crate::key::Slot;
 use crate::observe;
 use crate::sync::Arc;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use arc_swap::ArcSwap;
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::budget::Budget;
 use super::fault::{Address, Fault};
 use super::node::{Node, clock_of};
+use super::request::Request;
 use super::rest::Rest;
 use super::settings::Settings;
 use crate::key::Slot;
@@ -18,7 +19,6 @@ use crate::store::ring::Ring;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::topology::{Master, Topology};
-use crate::wire::Script;
 
 /// As many as a client may follow before it must take the cluster for confused, and wait.
 const REDIRECTS: usize = 5;
@@ -56,32 +56,12 @@ pub(super) struct Look {
     pub(super) failure: Option<String>,
 }
 
-/// One script run on one key.
-pub(crate) struct Request<'a> {
-    pub slot: Slot,
-    pub script: Script,
-    pub key: &'a [u8],
-    /// Adds the script's arguments.
-    pub arguments: &'a (dyn Fn(&mut Cmd) + Sync),
-    /// Whether it is on its way, and may run.
-    pub sent: &'a AtomicBool,
-}
-
 impl View {
     fn node_of(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
         match self.topology.index_of(slot) {
             Some(index) => Ok(Arc::clone(&self.nodes[index])),
             None => Err(Fault::Unavailable(format!("no master owns slot {}", slot.number()))),
         }
-    }
-}
-
-impl Request<'_> {
-    pub(super) fn command(&self, by_source: bool) -> Cmd {
-        let mut command = if by_source { cmd("EVAL") } else { cmd("EVALSHA") };
-        command.arg(if by_source { self.script.source() } else { self.script.sha() }).arg(1).arg(self.key);
-        (self.arguments)(&mut command);
-        command
     }
 }
 

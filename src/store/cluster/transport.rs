@@ -8,7 +8,8 @@ use tokio::sync::watch;
 
 #[cfg(feature = "cluster-async")]
 use super::own::OwnConnection;
-use super::router::{Request, Router};
+use super::request::Request;
+use super::router::Router;
 use super::{Fault, watcher};
 use crate::breaker::{BreakerForce, BreakerState};
 use crate::key::Slot;
