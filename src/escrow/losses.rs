@@ -52,3 +52,48 @@ fn write(mut ledger: Ledger, deduct: u64) -> Write {
     settle_cost(&mut ledger, Some(cost), &mut Vec::new());
     Write { ledger, fresh: Vec::new(), carry: None, deduct, back: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Slot;
+    use crate::plan::Shards;
+    use crate::wire::GrantId;
+
+    fn ledger(status: &Status) -> Ledger {
+        let definition = Definition::new("token-bucket 30/s burst 30".parse().unwrap(), 1, Shards::PerMaster);
+        let mut ledger = Ledger::new(definition);
+        let (slot, id) = (Slot::new(7).unwrap(), GrantId { stamp: 1, random: 1 });
+        let (permits, burst, cost) = (10, 10, ledger.cost);
+        ledger.grants.push(Grant { slot, id, permits, burst, cost, status: status.clone() });
+        ledger
+    }
+
+    /// What a home comes to that found a grant like that, by one who knows it like this.
+    #[test]
+    fn what_was_in_use_never_passes_for_unused() {
+        let pending = Status::Pending { not_after: 5, state: vec![1] };
+        let unused = Status::Recalled { unused: vec![1] };
+        let (live, used) = (Status::Live, Status::RECALLED);
+        for (found, known, then) in [
+            (&pending, &live, Some(&live)),
+            (&pending, &used, Some(&used)),
+            (&pending, &unused, None),
+            (&pending, &pending, None),
+            (&unused, &live, Some(&used)),
+            (&unused, &used, Some(&used)),
+            (&unused, &unused, None),
+            (&unused, &pending, None),
+            (&used, &live, None),
+            (&used, &pending, None),
+            (&live, &used, None),
+            (&live, &unused, None),
+            (&live, &pending, None),
+        ] {
+            let write = assert_again(&ledger(known), Some(&ledger(found)));
+            let written = write.as_ref().map(|write| &write.ledger.grants[0].status);
+            assert_eq!(written, then, "found {found:?}, known {known:?}");
+            assert!(write.is_none_or(|write| write.deduct == 0), "home knows of it");
+        }
+    }
+}

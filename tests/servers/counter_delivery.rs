@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::shared::{Server, eventually, url};
+use crate::shared::{Server, client, eventually};
 use redis::cmd;
 use shardlimit::counter::{Added, CounterSettings, Counters, Within};
 use shardlimit::{ErrorKind, Limiter};
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(60);
 const MILLION: u64 = 1_000_000;
 
 fn limiter(server: &Server) -> Limiter {
-    Limiter::builder().redis([url(server)]).timeout(Duration::from_millis(300)).build().unwrap()
+    client(server).timeout(Duration::from_millis(300)).deadline(Duration::from_millis(50)).build().unwrap()
 }
 
 /// The first add opens a connection, and may take longer than its deadline.
@@ -33,7 +33,7 @@ fn watch_ends(port: u16, is_over: &AtomicBool) -> u64 {
     let mut looks = 0;
     while !is_over.load(Ordering::Relaxed) {
         let Ok(mut connection) = client.get_connection() else { continue };
-        let look = "local ends = {} for _, key in ipairs(redis.call('KEYS', '*')) do ends[#ends + 1] = redis.call('PTTL', key) end return ends";
+        let look = "local ends = {} for _, key in ipairs(redis.call('KEYS', '*{*')) do ends[#ends + 1] = redis.call('PTTL', key) end return ends";
         // The server comes and goes.
         while let Ok(ends) = cmd("EVAL").arg(look).arg(0).query::<Vec<i64>>(&mut connection) {
             assert!(ends.iter().all(|ttl| *ttl >= 0), "{ends:?}");

@@ -146,20 +146,22 @@ pub struct Port {
 
 impl Port {
     /// Below 32,768, from where Linux takes the ports of outgoing connections: one of those could be in the way of a server that comes
-    /// back. So is its cluster bus, 10,000 above.
+    /// back. So are those of cluster buses, 10,000 above.
     const FIRST: u16 = 11_000;
     const COUNT: u16 = 10_000;
 
     pub fn take() -> Self {
         let folder = std::env::temp_dir().join("shardlimit-ports");
         std::fs::create_dir_all(&folder).expect("a temporary folder");
-        loop {
+        let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        for _ in 0..1_000 {
             let number = Self::FIRST + (RandomState::new().hash_one(0) % u64::from(Self::COUNT)) as u16;
-            let kept = File::create(folder.join(number.to_string())).expect("a file for the port");
-            let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            // Another user's file is another user's port.
+            let Ok(kept) = File::create(folder.join(number.to_string())) else { continue };
             if kept.try_lock().is_ok() && is_free(number) && is_free(number + 10_000) {
                 return Self { number, _kept: kept };
             }
         }
+        panic!("1,000 ports are taken, or can't be locked by files in {}", folder.display());
     }
 }

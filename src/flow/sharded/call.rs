@@ -200,7 +200,7 @@ impl SharedLimit {
                 return Some(Arc::clone(view.home()));
             }
             if entry.is_due(now, SILENCE) {
-                drop(self.put(entry, view.home(), Work::Make));
+                self.nudge(entry, view.home());
             }
         }
         None

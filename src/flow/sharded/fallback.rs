@@ -200,7 +200,7 @@ impl SharedLimit {
     /// Has a shard that is sick tried, once in a while. Nobody waits for it.
     pub(super) fn try_again(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, now: Micros) {
         if lane.counts.health.is_to_be_tried(now, self.timeout.as_micros() as Micros) {
-            drop(self.put(entry, lane, Work::Make));
+            self.nudge(entry, lane);
         }
     }
 

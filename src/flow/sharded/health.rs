@@ -25,14 +25,27 @@ pub(crate) struct Health {
 impl Health {
     pub(super) fn failed(&self, now: Micros, why: &str) {
         *lock(&self.why) = why.into();
+        self.wait(now);
+    }
+
+    /// A call was let go before it had an answer. That says less than what happened before, if anything did.
+    pub(super) fn overdue(&self, now: Micros) {
+        if self.again.load(Ordering::Relaxed) == 0 {
+            *lock(&self.why) = Box::default();
+        }
+        self.wait(now);
+    }
+
+    fn wait(&self, now: Micros) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed);
         let wait = (TRIES.0 << failures.min(16)).min(TRIES.1);
         self.again.store(now + rand::random_range(wait / 2..=wait), Ordering::Relaxed);
     }
 
-    /// What happened the last time, if it has not answered since.
+    /// What happened the last time, if it has not answered since, and is known.
     pub(super) fn why(&self) -> Option<Box<str>> {
-        (self.again.load(Ordering::Relaxed) > 0).then(|| lock(&self.why).clone())
+        let is_sick = self.again.load(Ordering::Relaxed) > 0;
+        is_sick.then(|| lock(&self.why).clone()).filter(|why| !why.is_empty())
     }
 
     /// Says whether it was sick.
@@ -86,6 +99,9 @@ mod tests {
         assert_eq!(health.why().as_deref(), Some("gone"));
         assert!(health.answered() && !health.answered() && !health.is_sick(now));
         assert_eq!(health.why(), None);
+        health.overdue(now);
+        assert_eq!((health.why(), health.is_sick(now)), (None, true), "that it is late is no reason");
+        assert!(health.answered());
         health.failed(now, "gone");
         assert!(health.tried_in(now) <= 50_000, "it begins anew");
     }

@@ -3,7 +3,6 @@
 use super::SharedLimit;
 use super::call::SILENCE;
 use super::entry::Entry;
-use super::job::Work;
 use super::purse::Purse;
 use super::view::View;
 use crate::clock::Micros;
@@ -98,7 +97,7 @@ impl SharedLimit {
     fn ask_home(self: &Arc<Self>, entry: &Arc<Entry>) {
         let view = entry.view();
         if view.is_split() {
-            drop(self.put(entry, view.home(), Work::Make));
+            self.nudge(entry, view.home());
         }
     }
 

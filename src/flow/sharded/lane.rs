@@ -118,7 +118,7 @@ impl Lane {
 
     /// What a call learns that it can't decide.
     pub(super) fn sick(&self, now: Micros) -> Error {
-        let why = self.counts.health.why().unwrap_or_else(|| "it had no answer".into());
+        let why = self.counts.health.why().unwrap_or_else(|| "no answer by the deadline".into());
         let again = std::time::Duration::from_micros(self.tried_in(now));
         let message = format!("a shard does not answer ({why}) and is tried again in {again:?}; nothing was charged");
         Error::new(ErrorKind::NotSent, "redis", message)

@@ -226,8 +226,13 @@ impl SharedLimit {
         (2 * self.timeout.as_micros() as Micros).max(1_000_000)
     }
 
-    /// Puts work into a lane that is no call's, and sends it if the lane was idle. It may take as long as a request. A refund has
-    /// no deadline: if it can't be sent it is kept.
+    /// Has a shard asked, without waiting for what comes of it.
+    fn nudge(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>) {
+        drop(self.put_until(entry, lane, Work::Make, self.clock.now() + self.timeout.as_micros() as Micros));
+    }
+
+    /// Puts work into a lane that is no call's, and sends it if the lane was idle. A refund has no deadline: if it can't be sent it
+    /// is kept.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
         let due = match work {
             Work::Refund(_) => Micros::MAX,

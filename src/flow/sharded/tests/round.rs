@@ -276,3 +276,24 @@ fn who_is_late_and_admitted_is_charged_once() {
     round.answer(sealed, Err(Miss::Ended { sent: true }));
     assert!(!seat.admit(), "nobody knows");
 }
+
+/// That it is late says little: what happened before is told, until the shard has answered.
+#[test]
+fn who_is_late_is_told_what_happened_the_last_time() {
+    let said = |round: &Arc<Round>| {
+        let mut seat = join(round, Work::Ask(1));
+        assert_eq!(expire(round, 1_000), 1);
+        round.lane.counts.health.overdue(NOW);
+        match poll(&mut seat) {
+            Some(Err(Miss::Failed(error))) => error.to_string(),
+            _ => panic!("it is late"),
+        }
+    };
+    let round = new_round();
+    assert!(!said(&round).contains("the last time"));
+    round.lane.failed(NOW, "nobody is there");
+    let error = said(&round);
+    assert!(error.contains("by the deadline (the last time: nobody is there); nothing was charged"), "{error}");
+    round.lane.counts.health.answered();
+    assert!(!said(&round).contains("the last time"));
+}
