@@ -30,6 +30,9 @@ async fn what_two_processes_admit_is_judged_together() {
     let (one, other) = (watching(&cluster, 0, 4), watching(&cluster, 1, 4));
     assert_eq!(one.plan(KEY).await.unwrap().shards.len(), 3);
     assert_eq!(one.overshoot(), None, "nothing was admitted yet");
+    // A process judges what was admitted since its own first call: before that, the limit may have been another.
+    assert!(one.acquire(KEY).await.unwrap().is_allowed() && other.acquire(KEY).await.unwrap().is_allowed());
+    one.reset(KEY).await.unwrap();
     let taken = take_all(&one, KEY).await;
     assert_eq!(taken, 300);
     // Neither of them is above the limit by itself.
