@@ -7,9 +7,13 @@ use shardlimit::{Decision, NamedLimit};
 
 use crate::error::Failure;
 use crate::options::AcquireOptions;
-use crate::output::{Exit, Report, Style, count, escape, facts, human_time, millis_up};
+use crate::output::{Exit, Report, Style, count, escape, facts, human_time, millis_up, note};
 use crate::runtime;
 use crate::store::Store;
+
+/// How long a decision waits for what it has begun: a process that ends at once leaves shares on their way, and what it gives back is
+/// lost with it.
+const END: Duration = Duration::from_secs(1);
 
 /// The decision and its facts.
 #[derive(Debug, Serialize)]
@@ -28,8 +32,16 @@ pub(crate) struct AcquireReport {
 }
 
 pub(crate) fn run(options: &AcquireOptions) -> Result<AcquireReport, Failure> {
-    let limit = Store::new(&options.store).define(&options.limit.name, options.limit.limit)?;
-    let decision = runtime()?.block_on(limit.acquire_n(&options.key.0, options.permits))?;
+    let store = Store::new(&options.store);
+    let limiter = store.limiter(None)?;
+    let limit = store.define_on(&limiter, &options.limit.name, options.limit.limit)?;
+    let decision = runtime()?.block_on(async {
+        let decision = limit.acquire_n(&options.key.0, options.permits).await?;
+        if let Err(error) = limiter.shutdown(END).await {
+            note(&error.to_string());
+        }
+        Ok::<_, shardlimit::Error>(decision)
+    })?;
     Ok(AcquireReport::new(&limit, &options.key.0, options.permits, &decision))
 }
 

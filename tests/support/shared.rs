@@ -110,7 +110,10 @@ pub async fn take_all(limit: &NamedLimit, key: impl AsRef<[u8]>) -> u64 {
             (taken, denied) = (taken + 1, 0);
         } else {
             denied += 1;
-            tokio::time::sleep(MEANWHILE).await;
+            match tokio::runtime::Handle::try_current() {
+                Ok(_) => tokio::time::sleep(MEANWHILE).await,
+                Err(_) => std::thread::sleep(MEANWHILE),
+            }
         }
     }
     taken
