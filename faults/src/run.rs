@@ -3,12 +3,14 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use shardlimit::FailurePolicy;
+
 use crate::Failure;
 use crate::clock::{Nanos, SECOND, now, sleep_until};
 use crate::fault::{ALL, Extra, Fault, Place};
 use crate::fleet::{Fleet, Orders};
 use crate::folder::Folder;
-use crate::judge::{Case, Figures, judge};
+use crate::judge::{Case, Figures, Promise, judge};
 use crate::network;
 use crate::options::Suite;
 use crate::stage::Stage;
@@ -109,6 +111,19 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     Ok(well)
 }
 
+/// One master that stops takes its part of the limit, and no more; one that is replaced is missed for as long as that takes.
+fn promise(suite: &Suite, fault: &Fault) -> Promise {
+    let no_errors = suite.settings.policy != FailurePolicy::Error;
+    let promise = Promise { no_errors, ..Promise::default() };
+    match fault.name {
+        "stop" if !suite.full_coverage && suite.replicas == 0 => {
+            Promise { least: 2.0 / 3.0, p99: Some(2.0), ..promise }
+        }
+        "kill-one" | "kill-home" | "lag" if suite.replicas > 0 => Promise { normal_within: Some(SECOND), ..promise },
+        _ => promise,
+    }
+}
+
 fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
     let folder = match &suite.keep {
         Some(place) => Folder::kept(place, fault.name)?,
@@ -148,6 +163,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             extra: fault.extra.permits(&stage, settings, &marks),
             by_own_clock: fault.extra == Extra::Clock,
             steady: !fault.needs.silence,
+            promise: promise(suite, fault),
         },
     ))
 }

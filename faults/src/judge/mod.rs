@@ -28,6 +28,19 @@ pub(crate) struct Case<'a> {
     pub by_own_clock: bool,
     /// Calls come all the time.
     pub steady: bool,
+    pub promise: Promise,
+}
+
+/// What is promised for this fault, beside what is for all of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Promise {
+    /// No call ends with an error.
+    pub no_errors: bool,
+    /// The least that is allowed in any second, as a part of the limit.
+    pub least: f64,
+    /// p99 of healthy shards, against that of before.
+    pub p99: Option<f64>,
+    pub normal_within: Option<Nanos>,
 }
 
 /// What a fault did to the calls.
@@ -59,6 +72,7 @@ pub(crate) struct Figures {
     pub lasted: Nanos,
     /// From the end of the fault until shards decided again, and the limit was used.
     pub normal_after: Option<Nanos>,
+    pub promise: Promise,
 }
 
 /// A call may be later than its deadline by so much, beyond a bare timer of the same process.
@@ -92,6 +106,7 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
         p99: flow::p99_of(&calls, case.healthy, marks),
         lasted: marks.end - marks.begin,
         normal_after: if case.steady { flow.normal_after(marks.end) } else { flow.calm_after(marks.end) },
+        promise: case.promise,
     }
 }
 
@@ -127,6 +142,72 @@ impl Figures {
         if self.normal_after.is_none() {
             wrongs.push("it did not get normal again".into());
         }
+        let Promise { no_errors, least, p99, normal_within } = self.promise;
+        let errors: usize = self.errors.values().sum();
+        if no_errors && errors > 0 {
+            wrongs.push(format!("{errors} errors"));
+        }
+        if self.least < least {
+            wrongs.push(format!("{:.0} % of the limit in one second", self.least * 100.0));
+        }
+        if let (Some(most), Some((before, during))) = (p99, self.p99)
+            && during as f64 > before as f64 * most
+        {
+            wrongs.push(format!("healthy shards took more than {most} times as long"));
+        }
+        if let (Some(within), Some(after)) = (normal_within, self.normal_after)
+            && after > within
+        {
+            wrongs.push(format!("normal later than {} ms after", within / crate::clock::MILLI));
+        }
         wrongs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sound() -> Figures {
+        let promise = Promise { no_errors: true, least: 0.6, p99: Some(2.0), normal_within: Some(SECOND) };
+        Figures {
+            calls: 1_000,
+            skipped: 0,
+            hung: 0,
+            panics: 0,
+            errors: BTreeMap::new(),
+            by_policy: (0, 0),
+            troubles_before: 0,
+            longest: 0,
+            late: 0,
+            above: 0.0,
+            extra: 0.0,
+            least: 0.6,
+            p99: Some((10, 20)),
+            lasted: SECOND,
+            normal_after: Some(SECOND),
+            promise,
+        }
+    }
+
+    #[test]
+    fn what_is_promised_is_judged() {
+        assert!(sound().wrongs().is_empty(), "{:?}", sound().wrongs());
+        let unknown = BTreeMap::from([(Outcome::Unknown, 1)]);
+        for bad in [
+            Figures { errors: unknown.clone(), ..sound() },
+            Figures { least: 0.59, ..sound() },
+            Figures { p99: Some((10, 21)), ..sound() },
+            Figures { normal_after: Some(SECOND + 1), ..sound() },
+            Figures { normal_after: None, ..sound() },
+            Figures { hung: 1, ..sound() },
+            Figures { late: LATE + 1, ..sound() },
+            Figures { above: 1.0, ..sound() },
+        ] {
+            assert_eq!(bad.wrongs().len(), 1, "{:?}", bad.wrongs());
+        }
+        // Without a promise it is no matter.
+        let free = Figures { errors: unknown, least: 0.1, p99: Some((1, 9)), promise: Promise::default(), ..sound() };
+        assert!(free.wrongs().is_empty());
     }
 }
