@@ -13,6 +13,8 @@ use crate::Failure;
 /// Counters that adds are spread over, and how many shards each has.
 pub(crate) const KEYS: u64 = 30;
 const SHARDS: u16 = 3;
+/// Adds a second that make a counter hot: few, so that all shards are in use.
+const HOT: u64 = 20;
 const DAY: Duration = Duration::from_secs(86_400);
 /// Whatever is queued is delivered by then.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -54,7 +56,7 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) fn limiter(urls: &[String]) -> Result<Limiter, Failure> {
-    Ok(Limiter::builder().redis(urls.iter().map(String::as_str)).build()?)
+    Ok(Limiter::builder().redis(urls.iter().map(String::as_str)).hot(HOT).build()?)
 }
 
 pub(crate) fn counters(limiter: &Limiter) -> Result<Counters, Failure> {

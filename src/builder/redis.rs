@@ -178,7 +178,8 @@ impl Builder {
     }
 
     /// Script runs a second, of all clients together, from which a key under [`Shards::Auto`] is hot: it is split over the masters,
-    /// and comes home when its shards have less than a quarter of this to do. Default: 5,000.
+    /// and comes home when its shards have less than a quarter of this to do. A counter with several
+    /// [`shards`](crate::counter::CounterSettings::shards) is hot by the same measure. Default: 5,000.
     ///
     /// ```
     /// # use shardlimit::{Limiter, Shards};

@@ -72,9 +72,11 @@ impl Counters {
             let on = match place {
                 Place::Local { clock, max_keys } => On::Local(Table::new(clock.clone(), max_keys), settings.terms()),
                 #[cfg(feature = "redis")]
-                Place::Shared { engine, prefix, deadline } => {
+                Place::Shared { engine, prefix, deadline, hot } => {
                     let shards = shards::Shards::new(engine, prefix, "count", name, settings.shards);
-                    On::Shared(Arc::new(Delivery::new(shards, name, &settings, deadline)))
+                    let plain = settings.terms();
+                    let terms = Terms { shards: settings.shards, hot: hot.min(plain.hot), ..plain };
+                    On::Shared(Arc::new(Delivery::new(shards, name, terms, settings.queue, deadline)))
                 }
             };
             Self(Arc::new(Inner { name: name.into(), settings: settings.clone(), on }))
@@ -272,7 +274,7 @@ impl Counters {
         check_amount("amount", amount)?;
         match &self.0.on {
             On::Local(table, terms) => {
-                let add = Add { amount, bound, once: None };
+                let add = Add { amount, bound, once: None, ends: None };
                 match table.work(key, |count, now| count.add(terms, now, &add))? {
                     (Verdict::Overflow, total) => Err(overflow(total)),
                     (verdict, total) => Ok(Begun::Here(verdict, total)),
@@ -317,8 +319,16 @@ async fn ask_all<K: AsRef<[u8]>>(delivery: &Delivery, keys: &[K], run: CountRun)
     let mut answers = delivery.shards.ask(asks).await.into_iter();
     let sum = |key: &K| {
         check_key(key.as_ref())?;
-        let parts: Vec<_> = answers.by_ref().take(delivery.shards.count.into()).collect();
-        parts.into_iter().map(|reply| reply.map(|reply| reply.total)).sum()
+        let mut parts = answers.by_ref().take(delivery.shards.count.into());
+        let first = parts.next().unwrap_or_else(|| Err(shards::ended()));
+        // All are asked, whatever one of them says.
+        let others: Vec<_> = parts.collect();
+        let first = first?;
+        others.into_iter().try_fold(first.total, |sum, other| {
+            let other = other?;
+            // What one has of a time that is over for the first one is over.
+            Ok(if other.ends == first.ends { sum + other.total } else { sum })
+        })
     };
     keys.iter().map(sum).collect()
 }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::CounterSettings;
 use super::clocks::Clocks;
 use super::counters::overflow;
+use super::hot::Hot;
 use super::kernel::{Once, Terms, Verdict};
 use super::shards::{Shard, Shards};
 use super::work::{Answer, Tally, Work};
+use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::observe;
 use crate::retries::Backoff;
@@ -29,15 +30,10 @@ use crate::wire::{CountReply, CountRun, Script};
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_secs(1), multiplier: 2.0, jitter: 0.5 };
 
-/// Requests in a row, each with adds that came while the one before was out, from which a key is hot for this process. Adds that come
-/// together once are summed up, and need no other shard.
-const HOT: u32 = 16;
-
 pub(super) struct Delivery {
     pub shards: Shards,
     pub terms: Terms,
     name: Box<str>,
-    spread: bool,
     /// How many shards of keys may have something undelivered.
     queue: usize,
     /// The longest that an add keeps its caller.
@@ -48,6 +44,7 @@ pub(super) struct Delivery {
     /// By sub-key. One that is here has a task.
     lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
     clocks: Clocks,
+    hot: Hot,
     pub tally: Arc<Tally>,
 }
 
@@ -55,32 +52,39 @@ pub(super) struct Delivery {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Work>,
-    /// Requests that went one after the other, since nothing was out here.
-    rounds: u32,
+}
+
+/// Where an add goes.
+struct Choice {
+    shard: Shard,
+    /// The key's first one, if that is another.
+    first: Option<Shard>,
 }
 
 /// A request and what is known of its fate.
 struct Attempt {
     work: Work,
     number: u64,
+    /// Until when the key's first shard counts, as its first copy said; none to that one itself.
+    ends: Option<Micros>,
     /// When the first copy was sent that may have run.
     unknown_since: Option<Instant>,
     failed: u32,
 }
 
 impl Delivery {
-    pub(super) fn new(shards: Shards, name: &str, settings: &CounterSettings, deadline: Duration) -> Self {
+    pub(super) fn new(shards: Shards, name: &str, terms: Terms, queue: usize, deadline: Duration) -> Self {
         Self {
             shards,
-            terms: settings.terms(),
+            terms,
             name: name.into(),
-            spread: settings.spread,
-            queue: settings.queue,
+            queue,
             deadline,
             client: OnceLock::new(),
             numbers: AtomicU64::new(0),
             lanes: Mutex::default(),
             clocks: Clocks::new(),
+            hot: Hot::default(),
             tally: Arc::new(Tally::new(name)),
         }
     }
@@ -98,9 +102,9 @@ impl Delivery {
         self.shards.engine.check()?;
         let due = Instant::now() + self.deadline;
         let (say, told) = oneshot::channel();
-        let shard = {
+        let Choice { shard, first } = self.choose(key);
+        {
             let lanes = &mut *lock(&self.lanes);
-            let shard = self.choose(lanes, key);
             if let Some(lane) = lanes.get_mut(&shard.sub_key) {
                 match lane.waiting.back_mut() {
                     Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, due, say),
@@ -118,21 +122,41 @@ impl Delivery {
                 return Err(Error::new(ErrorKind::NotSent, "queue", message));
             }
             let work = Work::new(&self.tally, amount, bound, due, say);
-            lanes.insert(shard.sub_key.clone(), Queue { waiting: VecDeque::from([work]), rounds: 0 });
-            shard
-        };
-        let lane = Lane { delivery: Arc::downgrade(self), shard, is_over: false };
-        self.shards.engine.spawn(lane.drive())?;
+            lanes.insert(shard.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
+        }
+        self.start(shard, first)?;
         Ok(told)
     }
 
-    /// A key's first shard, unless this process has kept that busy for a while: then any.
-    fn choose(&self, lanes: &HashMap<Box<[u8]>, Queue>, key: &[u8]) -> Shard {
-        let first = self.shards.shard(key, 0);
-        if self.spread || lanes.get(&first.sub_key).is_some_and(|lane| lane.rounds >= HOT) {
-            return self.shards.shard(key, rand::random_range(0..self.shards.count));
+    fn start(self: &Arc<Self>, shard: Shard, first: Option<Shard>) -> Result<(), Error> {
+        let lane = Lane { delivery: Arc::downgrade(self), shard, first, is_over: false };
+        self.shards.engine.spawn(lane.drive()).map(drop)
+    }
+
+    /// Surely not counted where it was sent to: it goes to the first shard instead.
+    fn hand_over(self: &Arc<Self>, first: &Shard, work: Work) {
+        {
+            let lanes = &mut *lock(&self.lanes);
+            if let Some(lane) = lanes.get_mut(&first.sub_key) {
+                lane.waiting.push_back(work);
+                return;
+            }
+            lanes.insert(first.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
         }
-        first
+        // If the limiter has ended, what waits ends with the lane, and is told as lost.
+        let _ = self.start(first.clone(), None);
+    }
+
+    /// A key's first shard, unless that has too much to do: then any.
+    fn choose(&self, key: &[u8]) -> Choice {
+        let first = self.shards.shard(key, 0);
+        if self.shards.count > 1 && self.hot.ends(&first.sub_key, Instant::now()).is_some() {
+            let index = rand::random_range(0..self.shards.count);
+            if index > 0 {
+                return Choice { shard: self.shards.shard(key, index), first: Some(first) };
+            }
+        }
+        Choice { shard: first, first: None }
     }
 
     /// What goes next. None: the lane is over.
@@ -143,14 +167,22 @@ impl Delivery {
             lanes.remove(&shard.sub_key);
             return None;
         };
-        lane.rounds = lane.rounds.saturating_add(1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Attempt { work, number, unknown_since: None, failed: 0 })
+        Some(Attempt { work, number, ends: None, unknown_since: None, failed: 0 })
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
-    async fn send(&self, shard: &Shard, mut attempt: Attempt) -> Option<Attempt> {
+    async fn send(self: &Arc<Self>, shard: &Shard, first: Option<&Shard>, mut attempt: Attempt) -> Option<Attempt> {
         let now = Instant::now();
+        if let Some(first) = first
+            && attempt.ends.is_none()
+        {
+            attempt.ends = self.hot.ends(&first.sub_key, now);
+            if attempt.ends.is_none() {
+                self.hand_over(first, attempt.work);
+                return None;
+            }
+        }
         let since = attempt.unknown_since.unwrap_or(now);
         // The tenth that is left out is for clocks that drift apart, and masters that take over.
         let lasts = Duration::from_micros(self.terms.horizon * 9 / 10);
@@ -163,7 +195,8 @@ impl Delivery {
             number: attempt.number,
             not_after: self.clocks.at(shard.slot, since) + lasts.as_micros() as u64,
         };
-        let run = CountRun::Add { amount: attempt.work.amount(), bound: attempt.work.bound, once };
+        let (amount, bound) = (attempt.work.amount(), attempt.work.bound);
+        let run = CountRun::Add { amount, bound, once, ends: attempt.ends };
         let sent = AtomicBool::new(false);
         let write = |cmd: &mut redis::Cmd| run.write(&self.terms, cmd);
         let mut reply = pin!(shard.run(&self.shards.engine, Script::Counter, write, &sent, CountReply::parse));
@@ -183,10 +216,20 @@ impl Delivery {
         match reply {
             Ok(reply) => {
                 self.clocks.learn(shard.slot, reply.now, Instant::now());
+                if self.shards.count > 1 && first.is_none() {
+                    let ends = (reply.is_hot && reply.ends > 0).then_some(reply.ends);
+                    self.hot.heard(&shard.sub_key, ends, Instant::now());
+                }
                 match reply.verdict {
                     Verdict::Done | Verdict::Above => attempt.work.deliver(reply.verdict, reply.total),
                     Verdict::Overflow => attempt.work.refuse(&overflow(reply.total)),
                     Verdict::Late => return Some(attempt.again()),
+                    Verdict::Over => {
+                        if let Some(first) = first {
+                            self.hot.heard(&first.sub_key, None, Instant::now());
+                            self.hand_over(first, attempt.work);
+                        }
+                    }
                     Verdict::Crowded => return self.failed(shard, attempt, &crowded(), since),
                 }
                 None
@@ -240,6 +283,8 @@ struct Lane {
     /// A limiter that everybody let go of has nothing to deliver any more.
     delivery: Weak<Delivery>,
     shard: Shard,
+    /// The key's first one, if that is another.
+    first: Option<Shard>,
     /// Nothing waits: the next add begins another one.
     is_over: bool,
 }
@@ -253,7 +298,7 @@ impl Lane {
                 self.is_over = true;
                 return;
             };
-            attempt = delivery.send(&self.shard, current).await;
+            attempt = delivery.send(&self.shard, self.first.as_ref(), current).await;
             drop(delivery);
             let Some(mut failed) = attempt.take() else { continue };
             let again = Instant::now() + BACKOFF.wait(failed.failed);

@@ -6,6 +6,8 @@ use crate::clock::Micros;
 pub(crate) const LARGEST: i64 = (1 << 53) - 1;
 /// Clients whose numbers one shard remembers. Their entries take 25 bytes each, and every add writes them.
 pub(crate) const MOST_CLIENTS: usize = 1_024;
+/// Adds are counted for so long at the least, until they tell whether a key is hot.
+const BEAT: Micros = 500_000;
 
 /// How long a counter counts, and how long numbers are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,10 @@ pub(crate) struct Terms {
     /// Every add begins the ttl anew, not only the first one.
     pub renew: bool,
     pub horizon: Micros,
+    /// How many shards a key has.
+    pub shards: u16,
+    /// Adds a second to its first one, of all clients together, from which it is hot.
+    pub hot: u64,
 }
 
 /// One shard of a counter.
@@ -28,6 +34,34 @@ pub(crate) struct Count {
     pub horizon: Micros,
     /// Who was heard of within the horizon, the latest last.
     pub entries: Vec<Entry>,
+    pub heat: Heat,
+}
+
+/// How much there is to do for a shard, if its key has others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heat {
+    /// Since when adds are counted, and how many there were.
+    pub since: Micros,
+    pub adds: u32,
+    /// Whether there were too many for one, when they were counted last.
+    pub is_hot: bool,
+}
+
+impl Heat {
+    /// One more. Clients of a hot key spread over its shards, and then each has a part of what there is.
+    fn add(&mut self, terms: &Terms, now: Micros) {
+        if terms.shards <= 1 {
+            return;
+        }
+        let elapsed = now.checked_sub(self.since);
+        if elapsed.is_none_or(|elapsed| elapsed >= BEAT) {
+            let load = u64::from(self.adds) * 1_000_000 / elapsed.unwrap_or(0).max(BEAT);
+            let all = u128::from(load) * u128::from(terms.shards);
+            let is_hot = load >= terms.hot || self.is_hot && all * 4 >= u128::from(terms.hot);
+            *self = Self { since: now, adds: 0, is_hot };
+        }
+        self.adds += 1;
+    }
 }
 
 /// The last that a client did.
@@ -47,6 +81,8 @@ pub(crate) struct Add {
     pub bound: Option<i64>,
     /// What makes it count once, however often it arrives. None: it can only arrive once.
     pub once: Option<Once>,
+    /// Until when the first shard counts; none if this is that one.
+    pub ends: Option<Micros>,
 }
 
 /// The number of an add, by the client that gave it.
@@ -71,6 +107,8 @@ pub(crate) enum Verdict {
     Late,
     /// Not counted: too many clients are remembered.
     Crowded,
+    /// Not counted: the first shard has ended by now, or begun anew.
+    Over,
 }
 
 impl Count {
@@ -87,11 +125,19 @@ impl Count {
             }
             None => now,
         };
-        self.ends = self.ends.min(at + terms.ttl);
+        // Of several shards all end when the first one does, by its clock: that may be ahead.
+        if self.ends > self.latest(terms, at) {
+            self.ends = at + terms.ttl;
+        }
         if self.ends <= at {
             self.total = 0;
         }
         at
+    }
+
+    /// The latest end that can be right.
+    fn latest(&self, terms: &Terms, at: Micros) -> Micros {
+        at + terms.ttl + if terms.shards > 1 { self.horizon } else { 0 }
     }
 
     /// The total at this instant.
@@ -101,11 +147,20 @@ impl Count {
         state.total
     }
 
+    /// Until when it counts; zero if it has ended.
+    #[cfg(all(test, feature = "redis"))]
+    pub(crate) fn ends(&self, terms: &Terms, now: Micros) -> Micros {
+        let mut state = self.clone();
+        let at = state.settle(terms, now);
+        if state.ends > at { state.ends } else { 0 }
+    }
+
     /// Counts from zero; numbers stay remembered. The embedded store has none, and forgets the key.
     #[cfg(all(test, feature = "redis"))]
     pub(crate) fn reset(&mut self, terms: &Terms, now: Micros) {
         self.seen = self.settle(terms, now);
-        (self.total, self.ends) = (0, 0);
+        // One of several goes on until all of them end.
+        (self.total, self.ends) = (0, if terms.shards > 1 { self.ends } else { 0 });
     }
 
     /// Adds, if it may, and says so with the total after it. The state is another one only where the add is done or above.
@@ -140,6 +195,15 @@ impl Count {
                 None => {}
             }
         }
+        if let Some(ends) = add.ends {
+            // Behind, or so far ahead that the clocks can't be right.
+            if ends <= at || ends < self.ends || ends > self.latest(terms, at) {
+                return Err(Verdict::Over);
+            }
+            if ends > self.ends {
+                (self.total, self.ends) = (0, ends);
+            }
+        }
         let sum = self.total + add.amount;
         if sum.abs() > LARGEST {
             return Err(Verdict::Overflow);
@@ -154,6 +218,7 @@ impl Count {
         if let Some(Once { client, number, .. }) = add.once {
             self.entries.push(Entry { client, number, at, is_above });
         }
+        self.heat.add(terms, now);
         Ok(if is_above { Verdict::Above } else { Verdict::Done })
     }
 }

@@ -9,7 +9,7 @@
 
 // * `kernel`, `windows`, `sketch`: the arithmetic, pure. `table`, `seen`: the embedded store.
 // * `delivery`, `work`: adds on their way to a shared store. `parts`: an approximate count there.
-// * `shards`: which slots a key has. `clocks`: what is known of the servers' clocks.
+// * `shards`: which slots a key has. `hot`: which keys use all of them. `clocks`: what is known of the servers' clocks.
 
 mod added;
 mod approximate;
@@ -19,6 +19,8 @@ mod counters;
 #[cfg(feature = "redis")]
 mod delivery;
 mod distinct;
+#[cfg(feature = "redis")]
+mod hot;
 pub(crate) mod kernel;
 #[cfg(all(test, feature = "redis"))]
 mod oracle;

@@ -51,6 +51,9 @@ fn pack(state: &Count) -> Vec<u8> {
     for number in [state.total, state.ends as i64, state.seen as i64, state.horizon as i64] {
         bytes.extend(number.to_le_bytes());
     }
+    bytes.extend(state.heat.since.to_le_bytes());
+    bytes.extend(state.heat.adds.to_le_bytes());
+    bytes.push(state.heat.is_hot.into());
     for entry in &state.entries {
         bytes.extend(entry.client.to_le_bytes());
         bytes.extend(entry.number.to_le_bytes());
@@ -73,10 +76,14 @@ fn step(shard: &mut Shard, state: &mut Option<Count>, terms: &Terms, now: Micros
             }
             (super::kernel::Verdict::Done, 0)
         }
-        CountRun::Add { amount, bound, once } => count.add(terms, now, &Add { amount, bound, once: Some(once) }),
+        CountRun::Add { amount, bound, once, ends } => {
+            count.add(terms, now, &Add { amount, bound, once: Some(once), ends })
+        }
     };
     *state = (before.is_some() || count != Count::default()).then_some(count);
     assert_eq!((reply.verdict, reply.total, reply.now), (expected.0, expected.1, now), "{run:?}");
+    assert_eq!(reply.ends, state.as_ref().map_or(0, |count| count.ends(terms, now)), "{run:?} at {now}");
+    assert_eq!(reply.is_hot, state.as_ref().is_some_and(|count| count.heat.is_hot), "{run:?} at {now}");
     assert_eq!(shard.ask::<Option<Vec<u8>>>("GET", &[]), state.as_ref().map(pack), "{run:?} at {now}");
     if *state != before {
         let count = state.as_ref().unwrap();
@@ -90,28 +97,26 @@ fn step(shard: &mut Shard, state: &mut Option<Count>, terms: &Terms, now: Micros
 fn runs() -> impl Strategy<Value = (i64, CountRun)> {
     let amounts = prop_oneof![4 => -5_i64..100, 1 => Just(LARGEST), 1 => Just(-LARGEST)];
     let bound = prop_oneof![3 => Just(None), 1 => (0_i64..300).prop_map(Some)];
-    let add = (amounts, bound, 0_u64..4, 0_u64..40, -3_000_000_i64..12_000_000).prop_map(
-        |(amount, bound, client, number, later)| {
+    let ends = prop_oneof![2 => Just(None), 1 => (0_u64..12).prop_map(|fives| Some(START + fives * 5_000_000))];
+    let add = (amounts, bound, 0_u64..4, 0_u64..40, -3_000_000_i64..12_000_000, ends).prop_map(
+        |(amount, bound, client, number, later, ends)| {
             // Bytes that look like a neighbour's, so that a search which is off by some of them shows.
             let client = client * 0x0101_0101_0101_0101;
-            (amount, bound, Once { client, number, not_after: later as u64 })
+            (amount, bound, Once { client, number, not_after: later as u64 }, ends)
         },
     );
     let run = prop_oneof![
         1 => Just(CountRun::Look),
         1 => Just(CountRun::Reset),
-        8 => add.prop_map(|(amount, bound, once)| CountRun::Add { amount, bound, once }),
+        8 => add.prop_map(|(amount, bound, once, ends)| CountRun::Add { amount, bound, once, ends }),
     ];
     // Time goes on, mostly; it also swings back a little, and by more than the horizon.
     (prop_oneof![8 => 0_i64..3_000_000, 1 => -2_000_000_i64..0, 1 => Just(-60_000_000), 1 => Just(50_000_000)], run)
 }
 
 fn terms() -> impl Strategy<Value = Terms> {
-    (1_000_u64..20_000_000, any::<bool>(), 1_000_000_u64..10_000_000).prop_map(|(ttl, renew, horizon)| Terms {
-        ttl,
-        renew,
-        horizon,
-    })
+    let terms = (1_000_u64..20_000_000, any::<bool>(), 1_000_000_u64..10_000_000, 1_u16..5, 0_u64..8);
+    terms.prop_map(|(ttl, renew, horizon, shards, hot)| Terms { ttl, renew, horizon, shards, hot })
 }
 
 #[test]
@@ -138,14 +143,14 @@ fn script_and_kernel_are_one() {
 }
 
 fn add(client: u64, number: u64, amount: i64, not_after: Micros) -> CountRun {
-    CountRun::Add { amount, bound: None, once: Once { client, number, not_after } }
+    CountRun::Add { amount, bound: None, once: Once { client, number, not_after }, ends: None }
 }
 
 /// The bound of what is remembered holds, and nobody is forgotten for it.
 #[test]
 fn a_client_too_many_is_turned_away_until_another_is_forgotten() {
     let mut shard = Shard::new();
-    let terms = Terms { ttl: 60_000_000, renew: false, horizon: 5_000_000 };
+    let terms = Terms { ttl: 60_000_000, renew: false, horizon: 5_000_000, shards: 1, hot: LARGEST as u64 };
     let (mut state, until) = (None, START + 4_000_000);
     for client in 0..MOST_CLIENTS as u64 {
         step(&mut shard, &mut state, &terms, START + client, add(client, 1, 1, until));
@@ -161,11 +166,36 @@ fn a_client_too_many_is_turned_away_until_another_is_forgotten() {
     assert_eq!(reply.verdict, super::kernel::Verdict::Done);
 }
 
+/// It becomes hot by what one shard has to do, and stays so while all of them together have a quarter of that.
+#[test]
+fn a_key_is_hot_while_its_shards_have_much_to_do() {
+    let mut shard = Shard::new();
+    let terms = Terms { ttl: 60_000_000, renew: false, horizon: 5_000_000, shards: 5, hot: 100 };
+    let (mut state, mut now, mut number) = (None, START, 0);
+    // What it says after two seconds of so many adds a second.
+    let mut is_hot = |adds: u64| {
+        let mut said = false;
+        for _ in 0..2 * adds {
+            (now, number) = (now + 1_000_000 / adds, number + 1);
+            said = step(&mut shard, &mut state, &terms, now, add(1, number, 1, now)).is_hot;
+        }
+        said
+    };
+    assert_eq!([90, 110, 20, 6, 4, 90, 110].map(&mut is_hot), [false, true, true, true, false, false, true]);
+    // After a while without any, the next one tells.
+    now += 60_000_000;
+    assert!(!step(&mut shard, &mut state, &terms, now, add(2, 1, 1, now)).is_hot);
+    // One that has no others is never hot.
+    shard.forget();
+    let alone = Terms { shards: 1, hot: 0, ..terms };
+    assert!(!step(&mut shard, &mut None, &alone, now + 1, add(3, 1, 1, now + 1)).is_hot);
+}
+
 /// Whoever made a counter live for ever has it end again with the next add.
 #[test]
 fn a_lost_time_to_live_comes_back() {
     let mut shard = Shard::new();
-    let terms = Terms { ttl: 60_000_000, renew: false, horizon: 5_000_000 };
+    let terms = Terms { ttl: 60_000_000, renew: false, horizon: 5_000_000, shards: 1, hot: LARGEST as u64 };
     let mut state = None;
     step(&mut shard, &mut state, &terms, START, add(1, 1, 5, START));
     shard.ask::<()>("PERSIST", &[]);

@@ -20,5 +20,7 @@ pub(crate) enum Place<'a> {
         engine: &'a Arc<Engine>,
         prefix: &'a Arc<str>,
         deadline: Duration,
+        /// Script runs a second from which a key is hot.
+        hot: u64,
     },
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::kernel::Terms;
+use super::kernel::{LARGEST, Terms};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 
@@ -26,7 +26,6 @@ pub struct CounterSettings {
     renew: bool,
     horizon: Duration,
     pub(super) shards: u16,
-    pub(super) spread: bool,
     pub(super) queue: usize,
 }
 
@@ -39,10 +38,10 @@ impl CounterSettings {
     /// ```
     pub fn new(ttl: Duration) -> Self {
         // A restart with a large append-only file takes tens of seconds; a state is the larger, the more clients it remembers.
-        Self { ttl, renew: false, horizon: Duration::from_secs(60), shards: 1, spread: false, queue: 100_000 }
+        Self { ttl, renew: false, horizon: Duration::from_secs(60), shards: 1, queue: 100_000 }
     }
 
-    /// Counters that begin anew this long after their *last* add. Default: after the first.
+    /// Counters that begin anew this long after their *last* add. Default: after the first. They have one shard.
     ///
     /// ```
     /// # use shardlimit::counter::CounterSettings; use std::time::Duration;
@@ -69,9 +68,10 @@ impl CounterSettings {
 
     /// How many shards a counter is split into: from 1 to 128. Default: 1.
     ///
-    /// An add goes to a key's first shard. While a process adds faster than it is answered, for 16 requests in a row, its next adds go
-    /// to any of them. A read asks all of them at once and sums them up. Every process has to use the same number. It may be doubled while counters
-    /// live: the old shards are among the new ones. The embedded store has no use for them.
+    /// An add goes to a key's first shard, until that says that the key is hot: all processes together run more scripts there a second than
+    /// [`hot`](crate::Builder::hot) says. Then adds go to any of them, until there are less than a quarter of that. A read asks all of them
+    /// at once and sums them up. Every process has to use the same number. It may be doubled while counters live: the old shards are
+    /// among the new ones. The embedded store has no use for them.
     ///
     /// ```
     /// # use shardlimit::counter::CounterSettings; use std::time::Duration;
@@ -79,18 +79,6 @@ impl CounterSettings {
     /// ```
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards;
-        self
-    }
-
-    /// Takes any shard for each add, not only while a key is hot: for fleets whose processes are too many for one
-    /// master together, though each has little to add. Default: no.
-    ///
-    /// ```
-    /// # use shardlimit::counter::CounterSettings; use std::time::Duration;
-    /// let fleet = CounterSettings::new(Duration::from_secs(86_400)).shards(8).spread();
-    /// ```
-    pub fn spread(mut self) -> Self {
-        self.spread = true;
         self
     }
 
@@ -111,6 +99,10 @@ impl CounterSettings {
         check_time("ttl", self.ttl, Duration::from_millis(1)..=LONGEST)?;
         check_time("horizon", self.horizon, Duration::from_secs(1)..=Duration::from_secs(86_400))?;
         check_shards(self.shards)?;
+        if self.renew && self.shards > 1 {
+            let message = "a counter that every add renews needs 1 shard: no other one would hear of it";
+            return Err(Error::new(ErrorKind::InvalidSetting, "renew", message));
+        }
         if self.queue == 0 {
             return Err(Error::new(ErrorKind::InvalidSetting, "queue", "must be at least 1, got 0"));
         }
@@ -119,7 +111,13 @@ impl CounterSettings {
 
     pub(super) fn terms(&self) -> Terms {
         let micros = |time: Duration| time.as_micros() as Micros;
-        Terms { ttl: micros(self.ttl), renew: self.renew, horizon: micros(self.horizon) }
+        Terms {
+            ttl: micros(self.ttl),
+            renew: self.renew,
+            horizon: micros(self.horizon),
+            shards: 1,
+            hot: LARGEST as u64,
+        }
     }
 }
 
@@ -152,6 +150,7 @@ mod tests {
             ("horizon", day().horizon(Duration::from_millis(999))),
             ("horizon", day().horizon(Duration::from_secs(86_401))),
             ("shards", day().shards(0)),
+            ("renew", day().shards(2).renew()),
             ("shards", day().shards(129)),
             ("queue", day().queue(0)),
         ] {

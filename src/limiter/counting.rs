@@ -101,9 +101,12 @@ impl Limiter {
         match &self.0.store {
             Store::Local { clock, max_keys, .. } => Place::Local { clock, max_keys: *max_keys },
             #[cfg(feature = "redis")]
-            Store::Shared(shared) => {
-                Place::Shared { engine: &shared.engine, prefix: &shared.prefix, deadline: shared.deadline }
-            }
+            Store::Shared(shared) => Place::Shared {
+                engine: &shared.engine,
+                prefix: &shared.prefix,
+                deadline: shared.deadline,
+                hot: shared.hot,
+            },
         }
     }
 }

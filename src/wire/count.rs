@@ -20,7 +20,7 @@ pub(crate) enum Mode {
 pub(crate) enum CountRun {
     Look,
     Reset,
-    Add { amount: i64, bound: Option<i64>, once: Once },
+    Add { amount: i64, bound: Option<i64>, once: Once, ends: Option<Micros> },
 }
 
 impl CountRun {
@@ -32,10 +32,15 @@ impl CountRun {
             Self::Add { .. } => Mode::Add,
         };
         cmd.arg(mode as u8).arg(terms.ttl).arg(u8::from(terms.renew)).arg(terms.horizon);
-        if let Self::Add { amount, bound, once } = self {
+        cmd.arg(terms.shards).arg(terms.hot);
+        if let Self::Add { amount, bound, once, ends } = self {
             cmd.arg(once.not_after).arg(&once.client.to_le_bytes()).arg(once.number).arg(*amount);
             match bound {
                 Some(bound) => cmd.arg(*bound),
+                None => cmd.arg(""),
+            };
+            match ends {
+                Some(ends) => cmd.arg(*ends),
                 None => cmd.arg(""),
             };
         }
@@ -49,6 +54,10 @@ pub(crate) struct CountReply {
     /// The clock of the shard.
     pub now: Micros,
     pub total: i64,
+    /// Whether the key has too many adds for one shard.
+    pub is_hot: bool,
+    /// Until when it counts; zero if it has ended.
+    pub ends: Micros,
 }
 
 impl CountReply {
@@ -60,9 +69,12 @@ impl CountReply {
             2 => Verdict::Overflow,
             3 => Verdict::Late,
             4 => Verdict::Crowded,
+            5 => Verdict::Over,
             status => return Err(BadReply::new("status", status)),
         };
         let (now, total) = (fields.number("now", 0)? as Micros, fields.number("total", i64::MIN)?);
-        fields.end(Self { verdict, now, total })
+        let is_hot = fields.number("hot", 0)? != 0;
+        let ends = fields.number("ends", 0)? as Micros;
+        fields.end(Self { verdict, now, total, is_hot, ends })
     }
 }

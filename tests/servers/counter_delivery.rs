@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(60);
 const MILLION: u64 = 1_000_000;
 
 fn limiter(server: &Server) -> Limiter {
-    client(server).timeout(Duration::from_millis(300)).deadline(Duration::from_millis(50)).build().unwrap()
+    client(server).hot(10).timeout(Duration::from_millis(300)).deadline(Duration::from_millis(50)).build().unwrap()
 }
 
 /// The first add opens a connection, and may take longer than its deadline.
@@ -111,6 +111,9 @@ async fn a_million_adds_are_a_million() {
     let reader = counters(&server, settings());
     let totals = reader.get_many((0..KEYS).map(|key| format!("key:{key}"))).await;
     assert_eq!(totals.into_iter().map(|total| total.unwrap() as u64).sum::<u64>(), MILLION);
+    // They were hot: the other shards have a part of it.
+    let sub_keys: Vec<Vec<u8>> = cmd("KEYS").arg("*::count:*").query(&mut server.connection()).unwrap();
+    assert!(sub_keys.len() as u64 > KEYS, "{} sub-keys of {KEYS} keys", sub_keys.len());
 }
 
 /// An add that nobody answered is sent again under its number, and counted once, by whichever copy came first.

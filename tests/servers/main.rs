@@ -11,6 +11,7 @@ mod escrow;
 mod exactness;
 mod failures;
 mod gathering;
+mod harness;
 mod home_losses;
 mod lease_bounds;
 mod leases;
@@ -21,6 +22,7 @@ mod own_connection;
 mod permissions;
 mod redirects;
 mod ring;
+mod runtimes;
 mod selectors;
 mod sentinels;
 #[path = "../support/shared.rs"]

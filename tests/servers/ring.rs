@@ -307,9 +307,22 @@ async fn the_documented_rights_are_enough_also_for_a_change() {
     for key in 0..20 {
         assert!(limit.acquire_n(format!("key{key}"), 100).await.unwrap().is_allowed());
     }
+    let hour = std::time::Duration::from_secs(3_600);
+    let clicks = limiter.counters("clicks", shardlimit::counter::CounterSettings::new(hour)).unwrap();
+    let logins = limiter.sliding_counters("logins", [hour]).unwrap();
+    let visitors = limiter.distinct_counters("visitors", hour, 2).unwrap();
+    let about = limiter.approximate_counters("about", hour).unwrap();
+    for key in 0..20 {
+        let key = format!("key{key}");
+        clicks.add(&key, 1).await.unwrap();
+        logins.add(&key, 1).await.unwrap();
+        assert!(visitors.add(&key, "alice").await.unwrap());
+        about.add_many(&key, ["alice"]).await.unwrap();
+    }
     ring(&limiter).add(&urls[2]).await.unwrap();
     for key in 0..20 {
         assert_eq!(left(&limit, &format!("key{key}")).await, BURST - 100);
+        assert_eq!(visitors.get(format!("key{key}")).await.unwrap(), 1);
     }
     for server in &servers {
         let denied: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.connection()).unwrap();

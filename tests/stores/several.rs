@@ -1,12 +1,10 @@
 //! Several asks at once on the embedded store: a decision for each, or one for all of them.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Manual, ask, block_on, left};
 use proptest::prelude::*;
 use shardlimit::{AllAllowed, AllDecision, Ask, ErrorKind, FakeClock, Limiter, NamedLimit};
-use support::{Manual, ask, block_on, left};
 
 const LIMITS: [&str; 6] = [
     "token-bucket 10/s burst 6",
@@ -85,7 +83,7 @@ proptest! {
                             prop_assert!(deny.is_empty(), "{deny:?} should have denied");
                             let mirrored = asks.iter().map(|(place, key, permits)| {
                                 let decision = block_on(oracle[*place].acquire_n([*key], *permits)).unwrap();
-                                (*place, [*key], support::allowed(decision).into_receipt())
+                                (*place, [*key], crate::support::allowed(decision).into_receipt())
                             });
                             last = Some((allowed.into_receipt(), mirrored.collect::<Vec<_>>()));
                         }
@@ -160,7 +158,7 @@ fn a_line_denies_the_whole_call() {
     let time = FakeClock::new();
     let (limiter, limits) = limits(&time);
     while ask(&limits[0], "k", 1) {}
-    let mut waiting = Manual::new(limits[0].acquire_within("k", 2, support::MINUTE));
+    let mut waiting = Manual::new(limits[0].acquire_within("k", 2, crate::support::MINUTE));
     assert!(waiting.is_pending());
     time.advance(Duration::from_millis(100));
     let decision = all(&limiter, vec![limits[1].ask("k", 1), limits[0].ask("k", 1)]);

@@ -1,9 +1,5 @@
 //! Events in sliding windows, on every store.
 
-#[cfg(feature = "redis")]
-#[path = "support/shared.rs"]
-mod shared;
-
 use std::time::Duration;
 
 use pollster::block_on;
@@ -63,8 +59,8 @@ fn windows_have_bounds() {
 mod on_servers {
     use redis::cmd;
 
-    use super::shared::{Cluster, Layout, Server, client, client_of, eventually};
     use super::*;
+    use crate::shared::{Cluster, Layout, Server, client, client_of, eventually};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_server_counts() {

@@ -1,12 +1,10 @@
 //! What may go wrong around calls that wait: futures that nobody polls, wakers that panic or move, clocks that jump.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{MINUTE, Manual, ask, block_on, drained, is_allowed};
 use shardlimit::{Decision, FakeClock, Limiter};
-use support::{MINUTE, Manual, ask, block_on, drained, is_allowed};
 
 /// A future at the head that nobody polls must not hold up the line beyond its own deadline.
 #[test]
@@ -97,7 +95,7 @@ fn the_latest_waker_is_the_one_that_is_woken() {
     let mut head = Manual::new(limit.acquire_within("k", 5, MINUTE));
     let mut moved = Manual::new(limit.acquire_within("k", 1, MINUTE));
     assert!(head.is_pending() && moved.is_pending());
-    let new_home = Arc::new(support::Woken::default());
+    let new_home = Arc::new(crate::support::Woken::default());
     assert!(moved.poll_with(&Arc::clone(&new_home).into()).is_pending());
     drop(head);
     assert_eq!((moved.woken.times(), new_home.times()), (0, 1));

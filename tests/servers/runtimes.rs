@@ -1,15 +1,11 @@
 //! A limiter lives on the runtime it is first used on if that has threads of its own, or on a thread of its own, and serves
 //! callers on any.
-#![cfg(feature = "redis")]
-
-#[path = "support/shared.rs"]
-mod shared;
 
 use std::time::{Duration, Instant};
 
+use crate::shared::{self, BURST, Cluster, Layout, Server, client, client_of, define, take_all};
 use redis::cmd;
 use shardlimit::{ErrorKind, NamedLimit};
-use shared::{BURST, Cluster, Layout, Server, client, client_of, define, take_all};
 use tokio::runtime::{Builder, Runtime};
 
 fn one_thread() -> Runtime {

@@ -1,13 +1,11 @@
 //! Calls that wait: in order, never overtaken, gone without a trace when they are dropped.
 
-mod support;
-
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::support::{MINUTE, Manual, allowed, ask, block_on, drained, is_allowed, left, limit};
 use shardlimit::{Decision, Limiter};
-use support::{MINUTE, Manual, allowed, ask, block_on, drained, is_allowed, left, limit};
 
 const EVERY: [&str; 5] = [
     "token-bucket 10/s burst 2",
@@ -138,7 +136,7 @@ fn a_permit_that_comes_at_the_deadline_is_in_time() {
     time.advance(Duration::from_millis(100));
     assert_eq!(is_allowed(call.poll()), Some(true));
 
-    let (limit, time) = support::limit("pacing-queue 10/s capacity 5");
+    let (limit, time) = crate::support::limit("pacing-queue 10/s capacity 5");
     assert!(ask(&limit, "k", 1));
     let mut call = Manual::new(limit.acquire_within("k", 1, Duration::from_millis(100)));
     assert!(call.is_pending());

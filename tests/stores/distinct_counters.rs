@@ -1,9 +1,5 @@
 //! Distinct values in a sliding window, exact and about, on every store.
 
-#[cfg(feature = "redis")]
-#[path = "support/shared.rs"]
-mod shared;
-
 use std::time::Duration;
 
 use pollster::block_on;
@@ -82,8 +78,8 @@ fn a_value_counts_from_when_it_was_last_seen() {
 mod on_servers {
     use redis::cmd;
 
-    use super::shared::{Cluster, Layout, Server, client, client_of, eventually};
     use super::*;
+    use crate::shared::{Cluster, Layout, Server, client, client_of, eventually};
 
     /// All sub-keys. The record of a ring is none.
     fn keys(connection: &mut redis::Connection) -> Vec<Vec<u8>> {

@@ -1,13 +1,6 @@
 //! The clusters that other tests run on do what they are told.
 
-#[path = "support/cluster.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod cluster;
-#[path = "support/server.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod server;
-
-use cluster::{Cluster, Layout, SLOTS};
+use crate::shared::cluster::{Cluster, Layout, SLOTS};
 use redis::cmd;
 use shardlimit::Slot;
 

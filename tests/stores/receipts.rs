@@ -1,11 +1,9 @@
 //! Refunds and settlements.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{allowed, ask, block_on, left, limit};
 use shardlimit::{ErrorKind, Limiter, NamedLimit, Receipt};
-use support::{allowed, ask, block_on, left, limit};
 
 fn charge(limit: &NamedLimit, key: &str, permits: u64) -> Receipt {
     allowed(block_on(limit.acquire_n(key, permits)).unwrap()).into_receipt()

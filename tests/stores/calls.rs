@@ -1,11 +1,9 @@
 //! What a call gets, on every algorithm.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{allowed, ask, block_on, left, limit};
 use shardlimit::{DecidedBy, Decision, ErrorKind, FakeClock, Limiter, NamedLimit};
-use support::{allowed, ask, block_on, left, limit};
 
 const EVERY: [&str; 6] = [
     "token-bucket 10/s burst 5",
@@ -187,7 +185,7 @@ fn a_pacing_queue_says_how_long_to_wait() {
     assert_eq!(allowed(block_on(limit.acquire("smtp")).unwrap()).wait(), Duration::from_millis(350));
     // Other algorithms never make an allowed call wait.
     for text in EVERY.iter().filter(|text| !text.starts_with("pacing")) {
-        let limit = support::limit(text).0;
+        let limit = crate::support::limit(text).0;
         let _ = limit.try_acquire("k", 3);
         assert_eq!(allowed(block_on(limit.acquire("k")).unwrap()).wait(), Duration::ZERO, "{text}");
     }
