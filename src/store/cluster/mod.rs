@@ -26,6 +26,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
+mod view;
 mod watcher;
 
 pub(crate) use engine::Engine;

@@ -13,6 +13,7 @@ use super::node::{Node, clock_of};
 use super::request::Request;
 use super::rest::Rest;
 use super::settings::Settings;
+use super::view::View;
 use crate::key::Slot;
 use crate::observe;
 use crate::store::ring::Ring;
@@ -44,25 +45,10 @@ pub(crate) struct Router {
     looked: watch::Sender<Look>,
 }
 
-/// One snapshot: a slot leads to its node by two look-ups in arrays.
-struct View {
-    topology: Arc<Topology>,
-    nodes: Box<[Arc<Node>]>,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
     pub(super) count: u64,
     pub(super) failure: Option<String>,
-}
-
-impl View {
-    fn node_of(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
-        match self.topology.index_of(slot) {
-            Some(index) => Ok(Arc::clone(&self.nodes[index])),
-            None => Err(Fault::Unavailable(format!("no master owns slot {}", slot.number()))),
-        }
-    }
 }
 
 impl Router {
