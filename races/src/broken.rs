@@ -13,7 +13,7 @@ use crate::sync::Arc;
 pub fn broken_right_to_send() {
     fn call(shard: &Arc<Shard>) {
         let send = |load: Load| {
-            let mut sending = Sending::new(Arc::clone(&shard.lane), &load);
+            let mut sending = Sending::new(Arc::clone(&shard.lane), Some(&load));
             shard.answer(&load.round);
             while let Some(next) = sending.next() {
                 shard.answer(&next.round);

@@ -14,22 +14,27 @@ use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
 /// Sends until the lane is empty, as `drive` does; each answer takes a while.
-async fn send(shard: Arc<Shard>, load: Load) {
-    let mut sending = Sending::new(Arc::clone(&shard.lane), &load);
-    let mut load = load;
-    loop {
-        let mut is_there = false;
-        poll_fn(|context| {
-            context.waker().wake_by_ref();
-            if std::mem::replace(&mut is_there, true) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        shard.answer(&load.round);
-        match sending.next() {
-            Some(next) => load = next,
-            None => return,
-        }
+async fn send(shard: Arc<Shard>, load: Option<Load>) {
+    let mut sending = Sending::new(Arc::clone(&shard.lane), load.as_ref());
+    let mut next = load;
+    if next.is_none() {
+        a_while().await;
+        next = sending.next();
     }
+    while let Some(load) = next {
+        a_while().await;
+        shard.answer(&load.round);
+        next = sending.next();
+    }
+}
+
+async fn a_while() {
+    let mut is_over = false;
+    poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 fn spawn(drive: Drive) {
@@ -44,7 +49,8 @@ async fn call(shard: Arc<Shard>) -> Answer {
     match start {
         Start::Nothing => {}
         Start::Crowded => panic!("there is room"),
-        Start::Send(load) => drive = Some(Box::pin(send(Arc::clone(&shard), load))),
+        Start::Gather => spawn(Box::pin(send(Arc::clone(&shard), None))),
+        Start::Send(load) => drive = Some(Box::pin(send(Arc::clone(&shard), Some(load)))),
         Start::Spawn(drive, waker) => {
             spawn(drive);
             waker.wake();
@@ -72,8 +78,17 @@ async fn call(shard: Arc<Shard>) -> Answer {
 
 /// Two calls meet at an idle lane. One of them sends, alone or by a task, and neither waits for nothing.
 pub fn two_calls_are_answered_whoever_sends() {
-    check(|| {
-        let shard = Shard::new("token-bucket 1/day burst 10");
+    two_calls_are_answered(false);
+}
+
+/// The same at a lane whose last round was shared: whoever comes first has a task wait for the other.
+pub fn two_calls_are_answered_where_calls_are_let_in() {
+    two_calls_are_answered(true);
+}
+
+fn two_calls_are_answered(is_shared: bool) {
+    check(move || {
+        let shard = new_shard(is_shared);
         let other = thread::spawn({
             let shard = Arc::clone(&shard);
             move || assert!(is_granted(&block_on(call(shard))))
@@ -86,12 +101,25 @@ pub fn two_calls_are_answered_whoever_sends() {
 
 /// Whoever sends goes away while another call comes: it is answered all the same, and the lane is free for the next.
 pub fn nobody_waits_for_a_sender_that_is_gone() {
-    check(|| {
-        let shard = Shard::new("token-bucket 1/day burst 10");
+    a_sender_is_gone(false);
+}
+
+/// The same for the task that lets others in, and is gone before it sent anything.
+pub fn nobody_waits_for_one_who_lets_in_and_is_gone() {
+    a_sender_is_gone(true);
+}
+
+fn a_sender_is_gone(is_shared: bool) {
+    check(move || {
+        let shard = new_shard(is_shared);
         let lane = &shard.lane;
         let (mut seat, start) = lane.put(Work::Ask(1), (NOW, LATER), &mut None);
-        let Start::Send(load) = start else { panic!("the lane is idle") };
-        let sending = Sending::new(Arc::clone(lane), &load);
+        let load = match start {
+            Start::Send(load) if !is_shared => Some(load),
+            Start::Gather if is_shared => None,
+            _ => panic!("the lane is idle"),
+        };
+        let sending = Sending::new(Arc::clone(lane), load.as_ref());
         let gone = thread::spawn(move || drop((sending, load)));
         let answer = block_on(call(Arc::clone(&shard)));
         gone.join().expect("it is gone");
@@ -103,6 +131,12 @@ pub fn nobody_waits_for_a_sender_that_is_gone() {
     });
 }
 
+fn new_shard(is_shared: bool) -> Arc<Shard> {
+    let shard = Shard::new("token-bucket 1/day burst 10");
+    shard.lane.is_shared.store(is_shared, Ordering::Relaxed);
+    shard
+}
+
 /// A call goes away while its round is answered and sent: it keeps what it was granted, or that goes back with the next round.
 pub fn who_leaves_gives_back_what_he_was_granted() {
     check(|| {
@@ -111,7 +145,7 @@ pub fn who_leaves_gives_back_what_he_was_granted() {
         let (mut seat, start) = lane.put(Work::Ask(1), (NOW, LATER), &mut None);
         let Start::Send(load) = start else { panic!("the lane is idle") };
         let leaving = thread::spawn(move || u64::from(seat.leave().as_ref().is_some_and(is_granted)));
-        let mut sending = Sending::new(Arc::clone(&lane), &load);
+        let mut sending = Sending::new(Arc::clone(&lane), Some(&load));
         shard.answer(&load.round);
         let back: u64 = sending.next().iter().flat_map(|load| &load.refunds).map(|refund| refund.permits).sum();
         let kept = leaving.join().expect("it left");

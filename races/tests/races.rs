@@ -8,6 +8,8 @@ macro_rules! scenes {
 
 scenes! {
     two_calls_are_answered_whoever_sends
+    two_calls_are_answered_where_calls_are_let_in
+    nobody_waits_for_one_who_lets_in_and_is_gone
     nobody_waits_for_a_sender_that_is_gone
     who_leaves_gives_back_what_he_was_granted
     calls_are_not_counted_twice

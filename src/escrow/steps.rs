@@ -118,7 +118,8 @@ impl Next {
             ledger.next = Some(wish.definition);
         }
         let Some(next) = ledger.next else { return };
-        if next.limit == ledger.definition.limit {
+        // The same again with everything it can have: that moves what there is, as another limit does.
+        if next.limit == ledger.definition.limit && next.carry != Carry::Reset {
             (ledger.definition, ledger.next) = (next, None);
             return;
         }

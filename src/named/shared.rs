@@ -96,8 +96,9 @@ impl NamedLimit {
     /// Sets the limit of all keys that have none of their own, while they are in use, and says which one is in force: this one,
     /// unless another process set a later one meanwhile.
     ///
-    /// It is in force for a key with its next call here, and at other processes that use this name within a second. It outranks
-    /// every definition, also by processes that start later, as long as any process uses the name and for a day after that. Keys
+    /// A key that is in use takes it over when a call asks the store for it, here from now on, and at other processes once they have
+    /// looked, as they do every second while they are called: that call is still decided by the limit before, and those after it by this
+    /// one. It outranks every definition, also by processes that start later, as long as any process uses the name and for a day after that. Keys
     /// whose limit was set by [`set_limit_of`](Self::set_limit_of) keep it.
     ///
     /// # Errors

@@ -23,6 +23,11 @@ async fn what_a_key_has_is_carried_over() {
             ("sliding-window 300/365days", "sliding-window 90/365days", Carry::Reset, 90),
             ("fixed-window 300/365days", "token-bucket 90/day burst 90", Carry::Keep, 0),
             ("token-bucket 300/day burst 300", "sliding-window 90/365days", Carry::Reset, 90),
+            // The same again.
+            ("token-bucket 300/day burst 300", "token-bucket 300/day burst 300", Carry::Keep, 240),
+            ("fixed-window 300/365days", "fixed-window 300/365days", Carry::Proportional, 240),
+            ("token-bucket 300/day burst 300", "token-bucket 300/day burst 300", Carry::Reset, 300),
+            ("sliding-window 300/365days", "sliding-window 300/365days", Carry::Reset, 300),
         ] {
             let key = format!("{from} {to} {carry}");
             let clients =
@@ -99,6 +104,42 @@ async fn the_limit_of_all_keys_can_be_set() {
         later.limit() == limit("token-bucket 30/day burst 30")
     })
     .await;
+}
+
+/// Also one of another algorithm, whose state is not that of the keys before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_of_all_keys_can_be_of_another_kind() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let clients = [0, 1].map(|node| define(client_of(&cluster, node), "token-bucket 300/day burst 300"));
+    take(&clients[1], "known", 1).await;
+    let set = limit("sliding-window 30/365days");
+    clients[0].set_limit(set, Carry::Reset).await.unwrap();
+    for key in ["any", "known"] {
+        eventually("the other client goes by it", async || {
+            let _ = clients[1].acquire(key).await.unwrap();
+            clients[1].limit() == set && clients[1].limit_of(key).await.unwrap() == set
+        })
+        .await;
+    }
+    let later = define(client_of(&cluster, 2), "token-bucket 300/day burst 300");
+    assert_eq!(later.limit_of("nobody's").await.unwrap(), set);
+}
+
+/// A client that denies by itself, for as long as an hour, hears of more all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_raised_is_not_held_back_by_ceilings() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for shards in [Shards::PerMaster, Shards::Off] {
+        let hour = std::time::Duration::from_secs(3_600);
+        let build = |node| client_of(&cluster, node).prefix(shards.to_string()).shards(shards).ceiling(hour);
+        let clients = [0, 1].map(|node| define(build(node), "token-bucket 3/day burst 3"));
+        for permits in [1, 2] {
+            let key = permits.to_string();
+            assert_eq!(take_all(&clients[1], &key).await, 3);
+            clients[0].set_limit_of(&key, limit("token-bucket 300/day burst 300"), Carry::Reset).await.unwrap();
+            eventually("it is allowed", async || clients[1].acquire_n(&key, permits).await.unwrap().is_allowed()).await;
+        }
+    }
 }
 
 /// A key that was used up was never told of another limit: only calls that were allowed had it looked after.

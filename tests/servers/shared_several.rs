@@ -260,3 +260,33 @@ async fn an_error_of_one_gives_the_others_back() {
     assert!(limiter.acquire_all(both()).await.unwrap().is_allowed());
     assert_eq!(left(&limits[0], "k").await, 295);
 }
+
+/// What the failure policy admitted is given back too: when the shard is back it is charged for nobody who was denied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_policy_admitted_is_given_back() {
+    let (mut server, other) = (Server::start(&[]), Server::start(&[]));
+    // It is asked each time, and so is the other.
+    let limiter = client(&other).ceiling(Duration::ZERO).build().unwrap();
+    let denies = limiter.define("denies", "token-bucket 1/day burst 1".parse().unwrap()).unwrap();
+    assert!(denies.acquire("k").await.unwrap().is_allowed());
+    let builder = client(&server).on_failure(FailurePolicy::Open).timeout(Duration::from_millis(200));
+    let item = builder.build().unwrap().define("item", SPLIT[0].parse().unwrap()).unwrap();
+    assert_eq!(left(&item, "k").await, 300);
+    // What is owed for a key that nobody holds on to, and that is not split, is forgotten with it.
+    let hot = item.handle("k").unwrap();
+    server.kill();
+    // Of the first one it may not be known whether it was charged; then it is not charged again.
+    assert!(hot.acquire().await.unwrap().is_allowed());
+    for _ in 0..10 {
+        assert!(!limiter.acquire_all([item.ask("k", 5), denies.ask("k", 1)]).await.unwrap().is_allowed());
+    }
+    take(&item, "k", 7).await;
+    let refunded = take(&item, "k", 9).await;
+    item.refund("k", refunded.into_receipt()).await.unwrap();
+    server.restart();
+    let remaining = async || item.peek("k").await.map_or(0, |peek| peek.remaining().permits);
+    eventually("what was kept is charged", async || (1..300).contains(&remaining().await)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let left = remaining().await;
+    assert!((292..=293).contains(&left), "{left} left: who was denied, or gave back, is not charged");
+}

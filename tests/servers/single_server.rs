@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::shared::{BURST, Server, client, define, exactly, left, race, take};
+use crate::shared::{BURST, Server, client, define, eventually, exactly, left, race, take};
+use crate::support::Manual;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_no_cluster_holds_whole_limits() {
@@ -31,4 +32,35 @@ async fn a_server_that_is_no_cluster_holds_several_shards_if_it_has_to() {
     let limit = define(client(&server).shards(exactly(4)), crate::shared::SPLIT[0]);
     assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 4);
     assert_eq!(race(std::slice::from_ref(&limit), "hot", 4).await, BURST);
+}
+
+/// The first of those who come together finds nobody on his way. Once he has not come alone, he lets the others in.
+#[tokio::test]
+async fn those_who_come_together_go_together() {
+    let server = Server::start(&[]);
+    let limit = define(client(&server), "token-bucket 1000000/s");
+    let hot = limit.handle("k").unwrap();
+    assert!(hot.acquire().await.unwrap().is_allowed());
+    let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>();
+    // Each time one goes before the others if he does not wait, and also if this thread is held up between two of them.
+    eventually("eight calls take one run, and not two", async || {
+        let before = runs();
+        for _ in 0..20 {
+            // Until nobody sends for the lane any more.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let mut calls: Vec<_> = (0..8).map(|_| Manual::new(hot.acquire())).collect();
+            assert!(calls.iter_mut().all(Manual::is_pending));
+            for call in calls {
+                assert!(call.into_future().await.unwrap().is_allowed());
+            }
+        }
+        (20..30).contains(&(runs() - before))
+    })
+    .await;
+    // Alone, each is one.
+    let before = runs();
+    for _ in 0..20 {
+        assert!(hot.acquire().await.unwrap().is_allowed());
+    }
+    assert!((20..=21).contains(&(runs() - before)), "{} runs for 20 calls", runs() - before);
 }

@@ -134,8 +134,8 @@ impl SharedLimit {
         Ok(ledger.wanted().limit)
     }
 
-    /// Sets the limit of all keys that have none of their own. Here it is in force for each key with its next call, at other
-    /// processes within [`WATCH`].
+    /// Sets the limit of all keys that have none of their own. Here each key takes it over with its next call that asks the
+    /// store, at other processes once they have looked, every [`WATCH`].
     ///
     /// # Cancel safety
     /// As [`set`](Self::set).
@@ -173,7 +173,8 @@ impl SharedLimit {
         let is_set = entry.load().ledger.wanted().revision >= SET;
         // What was set lives on as long as anybody goes by it.
         let work = if is_set && rand::random_ratio(1, RENEW) { Work::Make } else { Work::Look };
-        if self.put(&entry, entry.view().home(), work).await.is_ok() {
+        // Stale: it has another algorithm than was known here, and that was adopted.
+        if matches!(self.put(&entry, entry.view().home(), work).await, Ok(_) | Err(Miss::Stale)) {
             self.heed(&entry);
         }
     }
@@ -183,9 +184,9 @@ impl SharedLimit {
         let said = *record.load().ledger.wanted();
         let mine = self.defined.load().definition;
         if said.revision >= SET && said.revision > mine.revision {
-            self.split.store(0, Ordering::Relaxed);
             self.largest.fetch_max(said.limit.burst(), Ordering::Relaxed);
             self.defined.store(Arc::new(Defined::new(Definition { shards: mine.shards, ..said })));
+            self.split.store(0, Ordering::Relaxed);
         }
     }
 
@@ -197,13 +198,18 @@ impl SharedLimit {
         let masters = self.engine.transport.topology().masters().len();
         // Remembered for the number of masters: where not every number of shards is exact, it takes a search.
         let known = self.split.load(Ordering::Relaxed);
-        let is_mine = ledger.definition.says(&self.defined.load().definition);
+        let mine = self.defined();
+        let is_mine = ledger.definition.says(&mine.definition);
         if is_mine && known >> 1 == masters {
             return known & 1 == 1;
         }
         let split = masters > 0 && shards_for(ledger.limit(), ledger.definition.shards, masters) > 1;
         if is_mine {
             self.split.store(masters << 1 | usize::from(split), Ordering::Relaxed);
+            // Of a definition that was replaced meanwhile it must not stay.
+            if !Arc::ptr_eq(&mine, &self.defined()) {
+                self.split.store(0, Ordering::Relaxed);
+            }
         }
         split
     }

@@ -22,15 +22,23 @@ use crate::wire::{Ledger, Reply, Run, Script};
 /// that it lent must not outlive it.
 const TOUCH: Micros = 2_000_000;
 
+/// Calls of which the first finds its lane idle come so close together that one round is worth waiting for: a fraction of what the
+/// others would wait for the first one's.
+const TOGETHER: Micros = 50;
+
 /// How often a lane gives way before it sends again.
 const MOST_YIELDS: usize = 8;
 
-/// Sends until the lane is empty.
-pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, mut load: Load) {
+/// Sends until the lane is empty; without a load, what waits there by the time that nobody else comes.
+pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, load: Option<Load>) {
     let lane = Arc::clone(&sending.lane);
     let mut watch = Watch::new(&limit, &lane);
-    loop {
-        let Load { round, refunds } = load;
+    let mut next = load;
+    if next.is_none() {
+        let_in(&limit, &lane, TOGETHER).await;
+        next = sending.next();
+    }
+    while let Some(Load { round, refunds }) = next {
         let begun = limit.clock.now();
         // Calls that nobody waits for any more, or whose deadline has passed, cost nothing.
         let sealed = round.seal(begun);
@@ -41,22 +49,20 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         } else {
             lane.miss(&round, sealed, Miss::Stale);
         }
+        lane.is_shared.store(calls > 1, Ordering::Relaxed);
         if calls > 1 {
-            let_in(&limit, &lane, begun).await;
+            // Those who were just answered may ask again.
+            let_in(&limit, &lane, limit.clock.now().saturating_sub(begun)).await;
         }
-        match sending.next() {
-            Some(next) => load = next,
-            None => break,
-        }
+        next = sending.next();
     }
     limit.rest(entry);
 }
 
-/// Those who were just answered may ask again: they are let in before the next round goes, which is so much larger. That lasts
-/// as long as it grows, and not much longer than the round before took.
-async fn let_in(limit: &SharedLimit, lane: &Lane, begun: Micros) {
-    let answered = limit.clock.now();
-    let until = answered + answered.saturating_sub(begun);
+/// Calls that are about to come are let in before the next round goes, which is so much larger. That lasts as long as it grows,
+/// and not longer than `most`.
+async fn let_in(limit: &SharedLimit, lane: &Lane, most: Micros) {
+    let until = limit.clock.now() + most;
     let mut before = 0;
     for _ in 0..MOST_YIELDS {
         tokio::task::yield_now().await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
-use super::lane::{Counts, Lane, UNKNOWN, is_due};
+use super::heat::Heat;
+use super::lane::{Counts, Lane, is_due};
 use super::purse::Purse;
 use super::tally::Tally;
 use super::turn::Turns;
@@ -16,14 +17,10 @@ use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::key::{Slot, home_slot};
 use crate::plan::{SET_KEY, ShardCounts, Shards};
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Ledger};
 
-/// A key has cooled down when its shards have this part of what makes it hot to do,
-const COOL: u64 = 4;
-/// and have been there for so long: two of the beats in which they count what they do.
-const COOLING: Micros = 1_000_000;
 pub(crate) struct Entry {
     pub key: Box<[u8]>,
     /// The hash of the key under its limit: the owner of receipts.
@@ -50,7 +47,7 @@ pub(crate) struct Entry {
     /// When that task may next begin, by this process's clock.
     pub(super) next_step: AtomicU64,
     /// Whether its shards have more to do than one should.
-    hot: AtomicBool,
+    heat: Heat,
     /// The state of the cluster for which the plan was last found to be as it should be.
     pub(super) planned_for: AtomicU64,
 }
@@ -99,7 +96,7 @@ impl Entry {
             purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
-            hot: AtomicBool::new(false),
+            heat: Heat::new(),
             planned_for: AtomicU64::new(0),
         }
     }
@@ -215,13 +212,18 @@ impl Entry {
         now.saturating_sub(self.asked.load(Ordering::Relaxed))
     }
 
+    /// Whether home was ever asked.
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether home was not asked for so long; says so to one caller only.
     pub(super) fn is_due(&self, now: Micros, silence: Micros) -> bool {
         is_due(&self.asked, now, silence)
     }
 
     pub(super) fn is_hot(&self) -> bool {
-        self.hot.load(Ordering::Relaxed)
+        self.heat.is_hot()
     }
 
     /// A shard has said how much it has to do: whether the key is hot follows from what all of them have.
@@ -230,17 +232,8 @@ impl Entry {
         if view.ledger.definition.shards != Shards::Auto {
             return;
         }
-        let loads = || view.lanes.iter().map(|lane| lane.load.load(Ordering::Relaxed));
-        let load: u64 = loads().filter(|load| *load != UNKNOWN).sum();
-        let hot = self.is_hot();
-        // In between it stays as it is, so that a key does not come and go. Only who has heard of all shards can say that all
-        // of them have little to do.
-        // Shares that were just lent have done nothing yet.
-        let is_old = || limit.clock.now().saturating_sub(view.since) > COOLING;
-        let has_cooled = || load < limit.hot / COOL && loads().all(|load| load != UNKNOWN) && is_old();
-        if !hot && load >= limit.hot || hot && has_cooled() {
-            self.hot.store(!hot, Ordering::Relaxed);
-        }
+        let loads = view.lanes.iter().map(|lane| lane.load.load(Ordering::Relaxed));
+        self.heat.feel(loads, limit.hot, view.since, limit.clock.now());
     }
 
     /// Whether home was heard lately enough that it can't have come to its end by itself.
@@ -276,7 +269,7 @@ impl Entry {
         limit.compare(self, &ledger);
         // Whoever split it found it hot, and whoever brought it home found it cool.
         if ledger.definition.shards == Shards::Auto && known.ledger.grants.is_empty() != ledger.grants.is_empty() {
-            self.hot.store(!ledger.grants.is_empty(), Ordering::Relaxed);
+            self.heat.moved(!ledger.grants.is_empty(), limit.clock.now());
         }
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         self.view.store(Arc::new(known.next(limit, (&self.key, self.home), id, ledger)));

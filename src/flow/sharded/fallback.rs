@@ -98,6 +98,12 @@ impl Local {
         self.state = Some(State::Bucket(Bucket { level: 0, seen: now }));
     }
 
+    fn give_back(&mut self, permits: u64) {
+        if let (Some(Share::Bucket(share)), Some(State::Bucket(bucket))) = (&self.share, &mut self.state) {
+            bucket.level = (bucket.level + permits as i64 * share.cost).min(share.capacity);
+        }
+    }
+
     /// `Err`: not before so many microseconds from now.
     fn take(&mut self, permits: u64, now: Micros) -> Result<(), Micros> {
         let Some(share) = &self.share else { return Err(AGAIN) };
@@ -126,6 +132,21 @@ impl Fallback {
         self.owed.fetch_add(permits, Ordering::Relaxed);
     }
 
+    /// So many of them are not wanted after all, or fewer if the rest was paid already. Says how many.
+    fn forgive(&self, permits: u64) -> u64 {
+        let mut forgiven = 0;
+        let less = |owed: u64| {
+            forgiven = owed.min(permits);
+            (forgiven > 0).then(|| owed - forgiven)
+        };
+        if self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+            && let Some(local) = &mut lock(&self.inner).local
+        {
+            local.give_back(forgiven);
+        }
+        forgiven
+    }
+
     /// What is to be charged to the shard first, once.
     pub(super) fn take_owed(&self) -> u64 {
         if self.owed.load(Ordering::Relaxed) == 0 { 0 } else { self.owed.swap(0, Ordering::Relaxed) }
@@ -146,6 +167,17 @@ impl Fallback {
             Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
         });
         local.take(permits, now)
+    }
+}
+
+impl Entry {
+    /// What a call was admitted without its shard is given back: it is not charged when the shard is back. What was charged by then is
+    /// not known by its call any more, and stays.
+    pub(super) fn forgive(&self, permits: u64) {
+        let mut left = permits;
+        for lane in &self.view().lanes {
+            left -= lane.counts.fallback.forgive(left);
+        }
     }
 }
 

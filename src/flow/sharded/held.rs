@@ -176,6 +176,9 @@ impl Drop for Turn<'_> {
 impl SharedLimit {
     /// Gives back what a call was charged that nobody was told of, and waits for nothing.
     pub(crate) fn give_back_all(self: &Arc<Self>, entry: &Arc<Entry>, receipt: Receipt) {
+        if receipt.charges().next().is_none() {
+            return entry.forgive(receipt.permits());
+        }
         let view = entry.view();
         if receipt.charges().any(|charge| lane_of(&view, &charge).is_none()) {
             // Of a key that this process has forgotten, or whose plan is another by now: home is asked for it first.

@@ -3,6 +3,7 @@
 use super::SharedLimit;
 use super::call::SILENCE;
 use super::entry::Entry;
+use super::job::Work;
 use super::purse::Purse;
 use super::view::View;
 use crate::clock::Micros;
@@ -54,7 +55,11 @@ impl SharedLimit {
             self.try_again(entry, sick, now);
             return self.by_policy(entry, sick, permits, now, true, || sick.sick(now)).map(Some);
         }
-        Ok(self.shut(entry, &view, permits, now))
+        let denied = self.shut(entry, &view, permits, now);
+        if denied.is_some() {
+            self.hear_home(entry, now);
+        }
+        Ok(denied)
     }
 
     /// What can be told without a look at the shards: others wait already, a lease has permits, or no shard can have any.
@@ -74,14 +79,13 @@ impl SharedLimit {
         if let Some(purse) = &entry.purse
             && let Some(decision) = self.spend(entry, purse, permits, now)
         {
-            if entry.is_due(now, SILENCE) {
-                self.ask_home(entry);
-            }
+            self.hear_home(entry, now);
             return Some(decision);
         }
         let wait = entry.opens_in(now);
         // For more than one it takes longer: that the shards have to say.
         if wait > 0 && permits == 1 {
+            self.hear_home(entry, now);
             self.tell_denied(&entry.key, permits, now);
             return Some(Decision::denied_by_store(entry.outlook(now, DecidedBy::Ceiling), wait));
         }
@@ -92,13 +96,24 @@ impl SharedLimit {
         None
     }
 
-    /// Who spends by a plan has to hear from home once in a while.
+    /// Who decides by what is known here has to hear from home once in a while: the plan, or the limit, may be another by now.
+    #[inline(always)]
+    fn hear_home(self: &Arc<Self>, entry: &Arc<Entry>, now: Micros) {
+        // One that was idle knows for a second what it knew then.
+        if entry.was_asked() && entry.is_due(now, SILENCE) {
+            self.ask_home(entry);
+        }
+    }
+
     #[cold]
     fn ask_home(self: &Arc<Self>, entry: &Arc<Entry>) {
         let view = entry.view();
         if view.is_split() {
-            self.nudge(entry, view.home());
+            return self.nudge(entry, view.home());
         }
+        // It is the only one: a look does, and writes nothing.
+        let due = self.clock.now() + self.timeout.as_micros() as Micros;
+        drop(self.put_until(entry, view.home(), Work::Look, due));
     }
 
     /// An admission by permits that are held here.

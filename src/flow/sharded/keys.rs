@@ -9,6 +9,7 @@ use std::ops::Deref;
 use hashbrown::HashTable;
 
 use super::SharedLimit;
+use super::call::SILENCE;
 use super::entry::Entry;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, StoreFacts};
@@ -116,8 +117,12 @@ impl SharedLimit {
         if entry.has_something_to_keep() || self.may_split(&entry, &entry.load().ledger) {
             return;
         }
-        let idle =
-            self.keys.rest(entry, |entry| if self.ceiling == 0 { 0 } else { entry.shut_until(self.clock.now()) });
+        let shut_until = |entry: &Entry| {
+            let now = self.clock.now();
+            // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
+            if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) }
+        };
+        let idle = self.keys.rest(entry, shut_until);
         // Not under the segment's lock.
         drop(idle);
     }

@@ -1,6 +1,6 @@
 //! A lane: the calls of this process that go to one shard.
 //!
-//! While a round is on its way the next one gathers; an idle lane sends at once. So nothing waits for a timer, and the
+//! While a round is on its way the next one gathers; an idle lane sends at once, or as soon as those are in who come together. So nothing waits for a timer, and the
 //! more calls there are, the fewer script runs each of them costs.
 
 use std::task::Waker;
@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::kernel::{Header, Refund, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::GrantId;
 
@@ -57,6 +57,8 @@ pub(crate) struct Lane {
     pub(super) waiting: AtomicUsize,
     /// The first deadline of the calls that wait for the next round, or earlier.
     first_due: AtomicU64,
+    /// Its last round had more than one call: whoever finds it idle is likely not to come alone.
+    pub is_shared: AtomicBool,
     /// When whoever sends for the lane looks at deadlines next, and what has him look at once.
     pub looks_at: AtomicU64,
     pub hurry: Notify,
@@ -104,6 +106,7 @@ impl Lane {
             counts,
             waiting: AtomicUsize::new(0),
             first_due: AtomicU64::new(Micros::MAX),
+            is_shared: AtomicBool::new(false),
             looks_at: AtomicU64::new(Micros::MAX),
             hurry: Notify::new(),
             ahead: AtomicU64::new(0),
@@ -192,6 +195,8 @@ impl Lane {
         }
         // Written under the lock only.
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
+        let gathers = !queue.busy && self.is_shared.load(Ordering::Relaxed);
+        queue.busy |= gathers;
         let waker = waker.take_if(|_| queue.busy);
         let round = queue.rounds.back().expect("one is there by now");
         let (seat, seats) = round.join(work, now, due, waker);
@@ -204,6 +209,7 @@ impl Lane {
         }
         let start = match (queue.take(self), queue.alone.take()) {
             (Some(load), _) => Start::Send(load),
+            (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
             (None, None) => Start::Nothing,
         };

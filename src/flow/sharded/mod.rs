@@ -25,6 +25,7 @@ mod escrow;
 mod fallback;
 mod gather;
 mod health;
+mod heat;
 mod held;
 mod in_process;
 mod job;
@@ -267,8 +268,9 @@ impl SharedLimit {
             Start::Crowded => {
                 self.failures.crowded.fetch_add(1, Ordering::Relaxed);
             }
+            Start::Gather => self.spawn(self.drive(entry, lane, None)),
             Start::Send(load) => {
-                let drive = self.drive(entry, lane, load);
+                let drive = self.drive(entry, lane, Some(load));
                 if self.engine.is_here() {
                     return (seat, Some(drive));
                 }
@@ -285,12 +287,13 @@ impl SharedLimit {
     /// Returns permits that nobody waits for.
     fn give_back(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, refund: Refund) {
         if let Some(load) = lane.give_back(refund) {
-            self.spawn(self.drive(entry, lane, load));
+            self.spawn(self.drive(entry, lane, Some(load)));
         }
     }
 
-    fn drive(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Load) -> Drive {
-        let sending = Sending::new(Arc::clone(lane), &load);
+    /// Without a load, what waits is sent when everybody who is about to come is in.
+    fn drive(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) -> Drive {
+        let sending = Sending::new(Arc::clone(lane), load.as_ref());
         Box::pin(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load))
     }
 

@@ -51,6 +51,8 @@ pub(super) enum Start {
     Crowded,
     /// The lane was idle.
     Send(Load),
+    /// It was idle, but lately calls came together: those that are about to come are let in first.
+    Gather,
     /// Somebody was alone with the lane. Now that two wait for it, neither may depend on the other being polled.
     Spawn(Drive, Waker),
 }
@@ -79,14 +81,14 @@ impl Queue {
 pub(super) struct Sending {
     pub lane: Arc<Lane>,
     /// What is on its way.
-    round: Arc<Round>,
+    round: Option<Arc<Round>>,
     /// Given up in good order: whoever comes next has a right of his own.
     ended: bool,
 }
 
 impl Sending {
-    pub(super) fn new(lane: Arc<Lane>, load: &Load) -> Self {
-        Self { lane, round: Arc::clone(&load.round), ended: false }
+    pub(super) fn new(lane: Arc<Lane>, load: Option<&Load>) -> Self {
+        Self { lane, round: load.map(|load| Arc::clone(&load.round)), ended: false }
     }
 
     /// The next load, or the end.
@@ -94,10 +96,8 @@ impl Sending {
         let queue = &mut *lock(&self.lane.queue);
         queue.busy = false;
         let load = queue.take(&self.lane);
-        match &load {
-            Some(load) => self.round = Arc::clone(&load.round),
-            None => self.ended = true,
-        }
+        self.round = load.as_ref().map(|load| Arc::clone(&load.round));
+        self.ended = load.is_none();
         load
     }
 }
@@ -116,8 +116,10 @@ impl Drop for Sending {
             self.lane.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.rounds)
         };
-        let sent = self.round.sent.load(Ordering::Relaxed);
-        self.round.answer(Sealed::default(), Err(Miss::Ended { sent }));
+        if let Some(round) = &self.round {
+            let sent = round.sent.load(Ordering::Relaxed);
+            round.answer(Sealed::default(), Err(Miss::Ended { sent }));
+        }
         for round in left {
             round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
         }
