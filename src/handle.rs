@@ -264,7 +264,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => Ok(hold.call().peek()),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.peek(entry).await,
+            Held::Shared(limit, entry) => limit.peek(entry, self.limit.within()).await,
         }
     }
 
@@ -290,7 +290,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().refund(&receipt, receipt.permits),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.settle(entry, &receipt, 0).await,
+            Held::Shared(limit, entry) => limit.settle_within(entry, receipt, 0, self.limit.within()).await,
         }
     }
 
@@ -316,7 +316,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().settle(&receipt, actual),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.settle(entry, &receipt, actual).await,
+            Held::Shared(limit, entry) => limit.settle_within(entry, receipt, actual, self.limit.within()).await,
         }
     }
 
@@ -344,7 +344,7 @@ impl Handle {
                 Ok(())
             }
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.reset(entry).await,
+            Held::Shared(limit, entry) => limit.reset(entry, self.limit.within()).await,
         }
     }
 }

@@ -14,6 +14,10 @@ use crate::clock::Micros;
 #[derive(Default)]
 pub(crate) struct Line(Option<Box<Waiters>>);
 
+/// Calls that may wait for one key, in one process. As many as may wait for a shard: 20 MB of them, and longer lines move too slowly for
+/// anybody in them.
+pub(crate) const MOST: usize = 100_000;
+
 /// Never used twice, also not by another line: a call that was cleared away must not take over a newcomer's place.
 static TICKETS: AtomicU64 = AtomicU64::new(0);
 
@@ -79,6 +83,11 @@ impl Afterwards {
 impl Line {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Nobody else may join.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.as_ref().is_some_and(|waiters| waiters.queue.len() >= MOST)
     }
 
     /// Permits wanted by those who wait.

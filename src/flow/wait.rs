@@ -71,8 +71,16 @@ impl<'a> Waiting<'a> {
         let mut afterwards = Afterwards::default();
         let step = cell.with(|cell| {
             cell.line.expire(clock.now(), &mut afterwards);
+            let behind = |cell: &mut Cell, ahead| {
+                let (header, verdict) = ask_behind(cell, definition, *permits, ahead);
+                Step::Decided(Decision::local(&definition.store.share, owner, *permits, &header, &verdict))
+            };
             let ticket = match *stage {
                 Stage::InLine { ticket } => ticket,
+                _ if cell.line.is_full() => {
+                    let ahead = cell.line.permits();
+                    return behind(cell, ahead);
+                }
                 _ => cell.line.join(*permits, *deadline, waker),
             };
             *stage = Stage::InLine { ticket };
@@ -82,8 +90,7 @@ impl<'a> Waiting<'a> {
                 }
                 Turn::Behind { .. } | Turn::Expired => {
                     let ahead = cell.line.ahead_of(ticket);
-                    let (header, verdict) = ask_behind(cell, definition, *permits, ahead);
-                    Step::Decided(Decision::local(&definition.store.share, owner, *permits, &header, &verdict))
+                    behind(cell, ahead)
                 }
                 Turn::Head => try_at_head(cell, definition, owner, *permits, *deadline),
             };

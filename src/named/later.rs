@@ -10,7 +10,8 @@ impl NamedLimit {
     /// Looks at what a key has left, and charges nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); on a shared store also what it answers, or that it did not by the
+    /// deadline of a call.
     ///
     /// # Cancel safety
     /// Nothing changes, whenever it is dropped.
@@ -27,7 +28,7 @@ impl NamedLimit {
         match &self.on {
             On::Local(definition) => Ok(call(definition, key.as_ref())?.peek()),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.peek(&limit.entry(check_key(key.as_ref())?)).await,
+            On::Shared(limit) => limit.peek(&limit.entry(check_key(key.as_ref())?), self.within).await,
         }
     }
 
@@ -40,7 +41,8 @@ impl NamedLimit {
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey);
     /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt) when the receipt is another key's or another
-    /// limit's; then the charge stays.
+    /// limit's; then the charge stays. On a shared store also what it answers; and [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if it
+    /// did not by the deadline of a call: then it goes on, and is not to be done again.
     ///
     /// # Cancel safety
     /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
@@ -60,7 +62,9 @@ impl NamedLimit {
         match &self.on {
             On::Local(definition) => call(definition, key.as_ref())?.refund(&receipt, receipt.permits),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, 0).await,
+            On::Shared(limit) => {
+                limit.settle_within(&limit.entry(check_key(key.as_ref())?), receipt, 0, self.within).await
+            }
         }
     }
 
@@ -92,7 +96,10 @@ impl NamedLimit {
         match &self.on {
             On::Local(definition) => call(definition, key.as_ref())?.settle(&receipt, actual),
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.settle(&limit.entry(check_key(key.as_ref())?), &receipt, actual).await,
+            On::Shared(limit) => {
+                let entry = limit.entry(check_key(key.as_ref())?);
+                limit.settle_within(&entry, receipt, actual, self.within).await
+            }
         }
     }
 
@@ -102,7 +109,8 @@ impl NamedLimit {
     /// overflow bucket (see [`max_keys`](crate::Builder::max_keys)) cannot be reset alone, and is not.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); on a shared store also what it answers, or that it did not by the
+    /// deadline of a call: then it may be done or not, and can be done again.
     ///
     /// # Cancel safety
     /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
@@ -124,7 +132,7 @@ impl NamedLimit {
                 Ok(())
             }
             #[cfg(feature = "redis")]
-            On::Shared(limit) => limit.reset(&limit.entry(check_key(key.as_ref())?)).await,
+            On::Shared(limit) => limit.reset(&limit.entry(check_key(key.as_ref())?), self.within).await,
         }
     }
 }

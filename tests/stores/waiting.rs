@@ -46,6 +46,23 @@ fn calls_are_served_in_the_order_of_their_arrival() {
     assert!(!ask(&limit, "k", 1));
 }
 
+/// A line had no bound: whoever waits takes memory until his deadline, and so would an attacker.
+#[test]
+fn a_full_line_takes_nobody_in() {
+    const MOST: usize = 100_000;
+    let (limit, time) = drained("token-bucket 10/s burst 2");
+    let mut calls: Vec<_> = (0..MOST).map(|_| Manual::new(limit.acquire_within("k", 1, MINUTE))).collect();
+    assert!(calls.iter_mut().all(Manual::is_pending));
+    let Poll::Ready(Ok(Decision::Denied(denied))) = Manual::new(limit.acquire_within("k", 1, MINUTE)).poll() else {
+        panic!("one more waits")
+    };
+    assert!(denied.retry_after() > Duration::ZERO);
+    // Once one is served, there is room for one.
+    time.advance(Duration::from_millis(100));
+    assert_eq!(is_allowed(calls[0].poll()), Some(true));
+    assert!(Manual::new(limit.acquire_within("k", 1, MINUTE)).is_pending());
+}
+
 #[test]
 fn nobody_overtakes_a_waiting_call() {
     let (limit, time) = drained("token-bucket 10/s burst 5");

@@ -124,7 +124,7 @@ impl SharedLimit {
                         && asked.admit()
                         && let Some(lane) = entry.load().lanes.iter().find(|lane| lane.slot == asked.slot)
                     {
-                        lane.counts.fallback.owe(call.permits);
+                        self.owe(entry, lane, call.permits);
                     }
                     decided
                 }

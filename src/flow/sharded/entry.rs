@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
+use super::fallback::Meter;
 use super::heat::Heat;
 use super::lane::{Counts, Lane, is_due};
 use super::purse::Purse;
@@ -76,10 +77,12 @@ pub(super) enum Word {
 }
 
 impl Entry {
-    pub(super) fn new(limit: &SharedLimit, key: &[u8], owner: u64) -> Self {
+    /// Of a key whose home shard had these counts, or is new.
+    pub(super) fn new(limit: &SharedLimit, key: &[u8], owner: u64, counts: Option<Arc<Counts>>) -> Self {
         let home = home_slot(&limit.name, key);
         let defined = limit.defined();
-        let view = View::unknown(defined.alone, defined.ledger.clone());
+        let counts = counts.unwrap_or_else(|| limit.counts(Meter::default()));
+        let view = View::unknown(defined.alone, defined.ledger.clone(), home, counts);
         let view = view.next(limit, (key, home), defined.alone, defined.ledger.clone());
         Self {
             key: key.into(),
@@ -116,6 +119,18 @@ impl Entry {
     pub(super) fn has_something_to_keep(&self) -> bool {
         let view = self.view.load();
         view.is_split() || view.ledger.wanted().revision >= SET_KEY || view.home().has_kept()
+    }
+
+    /// What an idle key goes by without its shard: all of its counts while it does not answer, what it granted lately else.
+    pub(super) fn lately(&self, now: Micros) -> Result<Arc<Counts>, Meter> {
+        let view = self.view.load();
+        let counts = &view.home().counts;
+        if counts.is_in_use(now) { Ok(Arc::clone(counts)) } else { Err(counts.fallback.lately()) }
+    }
+
+    /// Whether something was admitted that a shard was not charged yet.
+    pub(super) fn owes(&self) -> bool {
+        self.view.load().lanes.iter().any(|lane| lane.counts.fallback.owes())
     }
 
     /// What is told of its admissions; `begin` may have it told of from now on.

@@ -3,32 +3,37 @@
 //! What this process was granted by the shard lately is what it goes by meanwhile: the processes that shared it then share what is
 //! left of it now, without knowing of each other.
 
+use std::time::Duration;
+
 use super::SharedLimit;
 use super::entry::Entry;
-use super::job::{Miss, Work};
 use super::lane::Lane;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, Receipt};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::kernel::bucket::Bucket;
 use crate::kernel::{Ask, State, state};
 use crate::limit::{Limit, Share};
 use crate::policy::FailurePolicy;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
-/// What was granted is measured over the last one to two of these, in µs.
-const SPAN: Micros = 1_000_000;
+/// What was granted is measured over the last one to two periods of the limit, and of at least and at the most these, in µs. Of a limit a
+/// minute one second says nothing, and of a limit a day nobody would hear in time.
+const SPANS: (Micros, Micros) = (1_000_000, 60_000_000);
 /// What a local bucket holds is what it brings in this time, in seconds: it spaces calls, and keeps nothing for later.
 const HOLDS: f64 = 0.1;
 /// A call that has no better word for it is worth another try after this, in µs.
 const AGAIN: Micros = 10_000;
 
 /// What this process had of a shard lately, and goes by without it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Fallback {
     /// Admitted without the shard and not charged to it yet.
     owed: AtomicU64,
+    /// Whether somebody is to charge it, also if no call comes.
+    pub(super) is_listed: AtomicBool,
+    span: Micros,
     inner: Mutex<Inner>,
 }
 
@@ -42,12 +47,14 @@ struct Inner {
     ended: Option<Micros>,
 }
 
-/// Permits that the shard granted, by the clock of this process.
-#[derive(Debug, Default)]
-struct Meter {
-    since: Micros,
-    present: u64,
-    before: u64,
+/// Permits that the shard granted, by the clock of this process, in the present span and in the one before. Small, for an idle key
+/// keeps it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Meter {
+    /// The number of the span.
+    number: u32,
+    present: u32,
+    before: u32,
 }
 
 /// What this process may admit by itself.
@@ -60,24 +67,24 @@ struct Local {
 }
 
 impl Meter {
-    fn add(&mut self, permits: u64, now: Micros) {
-        self.turn(now);
-        self.present += permits;
+    fn add(&mut self, permits: u64, span: Micros, now: Micros) {
+        self.turn(span, now);
+        self.present = self.present.saturating_add(u32::try_from(permits).unwrap_or(u32::MAX));
     }
 
-    fn turn(&mut self, now: Micros) {
-        match now.saturating_sub(self.since) / SPAN {
+    fn turn(&mut self, span: Micros, now: Micros) {
+        let number = (now / span) as u32;
+        match number.wrapping_sub(self.number) {
             0 => {}
-            1 => (self.since, self.before, self.present) = (self.since + SPAN, self.present, 0),
-            _ => (self.since, self.before, self.present) = (now, 0, 0),
+            1 => (self.number, self.before, self.present) = (number, self.present, 0),
+            _ => (self.number, self.before, self.present) = (number, 0, 0),
         }
     }
 
     /// Permits a second.
-    fn rate(&mut self, now: Micros) -> f64 {
-        self.turn(now);
-        let span = SPAN + now.saturating_sub(self.since);
-        (self.before + self.present) as f64 * 1e6 / span as f64
+    fn rate(&mut self, span: Micros, now: Micros) -> f64 {
+        self.turn(span, now);
+        (u64::from(self.before) + u64::from(self.present)) as f64 * 1e6 / (span + now % span) as f64
     }
 }
 
@@ -87,7 +94,7 @@ impl Local {
         // Per 1,000 s, so that a rate below one is one too; large ones in whole permits a second, which are exact for longer.
         let (permits, seconds) = if rate < 1_000.0 { (rate * 1_000.0, 1_000) } else { (rate, 1) };
         let burst = (rate * HOLDS).max(1.0) as u64;
-        let limit = Limit::token_bucket(permits as u64, std::time::Duration::from_secs(seconds), burst);
+        let limit = Limit::token_bucket(permits as u64, Duration::from_secs(seconds), burst);
         let share = limit.ok().map(|limit| Share::whole(&limit));
         let mut local = Self { share, burst, state: None };
         local.drain(now);
@@ -117,14 +124,41 @@ impl Local {
 }
 
 impl Fallback {
+    /// For a limit of so long a period; what was granted by it lately, if that is known.
+    pub(super) fn new(period: Duration, lately: Meter) -> Self {
+        let span = (period.as_micros() as Micros).clamp(SPANS.0, SPANS.1);
+        let inner = Inner { meter: lately, ..Inner::default() };
+        Self { owed: AtomicU64::new(0), is_listed: AtomicBool::new(false), span, inner: Mutex::new(inner) }
+    }
+
+    /// What was granted lately.
+    pub(super) fn lately(&self) -> Meter {
+        lock(&self.inner).meter
+    }
+
+    /// Whether there is more to go by than what was granted lately: something is owed, or was admitted without the shard not long ago.
+    pub(super) fn is_in_use(&self, now: Micros) -> bool {
+        let went_by_it = |inner: &Inner| inner.local.is_some() && inner.ended.is_none_or(|at| !self.is_over(at, now));
+        self.owes() || went_by_it(&lock(&self.inner))
+    }
+
+    /// By now the shard has been back for so long that what it granted since is what counts.
+    fn is_over(&self, ended: Micros, now: Micros) -> bool {
+        now.saturating_sub(ended) >= 2 * self.span
+    }
+
     /// The shard granted so many permits to this process.
     pub(super) fn granted(&self, permits: u64, now: Micros) {
-        lock(&self.inner).meter.add(permits, now);
+        lock(&self.inner).meter.add(permits, self.span, now);
     }
 
     /// The shard answers again.
     pub(super) fn end(&self, now: Micros) {
         lock(&self.inner).ended = Some(now);
+    }
+
+    pub(super) fn owes(&self) -> bool {
+        self.owed.load(Ordering::Relaxed) > 0
     }
 
     /// So many permits were admitted without it.
@@ -149,7 +183,7 @@ impl Fallback {
 
     /// What is to be charged to the shard first, once.
     pub(super) fn take_owed(&self) -> u64 {
-        if self.owed.load(Ordering::Relaxed) == 0 { 0 } else { self.owed.swap(0, Ordering::Relaxed) }
+        if self.owes() { self.owed.swap(0, Ordering::Relaxed) } else { 0 }
     }
 
     /// Takes permits at `ratio` of what was granted lately, of `most` permits a second at the most, and of `without` a second if
@@ -157,13 +191,13 @@ impl Fallback {
     fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
         let Inner { meter, local, ended } = &mut *lock(&self.inner);
         match ended.take() {
-            Some(ended) if now.saturating_sub(ended) >= 2 * SPAN => *local = None,
+            Some(ended) if self.is_over(ended, now) => *local = None,
             // It begins anew, with nothing.
             Some(_) => local.iter_mut().for_each(|local| local.drain(now)),
             None => {}
         }
         let local = local.get_or_insert_with(|| {
-            let lately = meter.rate(now);
+            let lately = meter.rate(self.span, now);
             Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
         });
         local.take(permits, now)
@@ -193,7 +227,7 @@ impl SharedLimit {
     /// Decides a call whose shard can't. `owes`: the shard surely has not charged it, and is to when it is back. `error`: what
     /// the caller learns if that is the policy.
     pub(super) fn by_policy(
-        &self,
+        self: &Arc<Self>,
         entry: &Entry,
         lane: &Lane,
         permits: u64,
@@ -217,7 +251,7 @@ impl SharedLimit {
             Ok(()) => {
                 self.failures.allowed.fetch_add(1, Ordering::Relaxed);
                 if owes {
-                    fallback.owe(permits);
+                    self.owe(entry, lane, permits);
                 }
                 Decision::allowed_by_store(facts, 0, Receipt::local(entry.owner, permits, now, 0))
             }
@@ -235,23 +269,6 @@ impl SharedLimit {
             self.nudge(entry, lane);
         }
     }
-
-    /// Charges to a shard what was admitted without it. Nothing is charged twice: what may have been is not sent again.
-    pub(super) fn pay(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>) {
-        let owed = lane.counts.fallback.take_owed();
-        if owed == 0 {
-            return;
-        }
-        let paid = self.put(entry, lane, Work::Debt(owed));
-        let lane = Arc::clone(lane);
-        // If it can't be spawned the limiter is at its end.
-        let _ = self.engine.spawn(async move {
-            match paid.await {
-                Err(Miss::Failed(error)) if error.kind() == ErrorKind::NotSent => lane.counts.fallback.owe(owed),
-                _ => {}
-            }
-        });
-    }
 }
 
 #[cfg(test)]
@@ -262,7 +279,7 @@ mod tests {
 
     /// Grants `a_second` permits a second, in steps of a millisecond, for `seconds`.
     fn granted(a_second: u64, seconds: u64) -> (Fallback, Micros) {
-        let fallback = Fallback::default();
+        let fallback = Fallback::new(Duration::from_secs(1), Meter::default());
         let begun = 77 * SECOND;
         for milli in 0..seconds * 1_000 {
             fallback.granted(a_second * (milli + 1) / 1_000 - a_second * milli / 1_000, begun + milli * 1_000);
@@ -300,10 +317,10 @@ mod tests {
         assert!((1_900..=2_100).contains(&wait), "{wait}: a permit of 500 a second");
         assert_eq!(fallback.take(1, 0.5, (1e9, 0.0), now + wait), Ok(()));
 
-        let strange = Fallback::default();
+        let strange = Fallback::new(Duration::from_secs(1), Meter::default());
         assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now), Err(AGAIN));
         assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now + 100 * SECOND), Err(AGAIN));
-        let told = Fallback::default();
+        let told = Fallback::new(Duration::from_secs(1), Meter::default());
         assert!(told.take(1, 0.5, (1e9, 10.0), now).is_err());
         assert_eq!(told.take(1, 0.5, (1e9, 10.0), now + SECOND), Ok(()), "five a second");
     }
@@ -317,7 +334,7 @@ mod tests {
 
     #[test]
     fn it_owes_what_it_admitted_once() {
-        let fallback = Fallback::default();
+        let fallback = Fallback::new(Duration::from_secs(1), Meter::default());
         fallback.owe(3);
         fallback.owe(4);
         assert_eq!((fallback.take_owed(), fallback.take_owed()), (7, 0));

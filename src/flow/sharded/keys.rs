@@ -1,7 +1,8 @@
 //! The keys that this process knows, bounded in their number.
 //!
 //! A key in use has an [`Entry`]. Of one that is idle and not split there is nothing that its home would not tell with
-//! the next answer, except that it is worth no question for a while: so that is all that is kept of it.
+//! the next answer, except that it is worth no question for a while, and what it had lately, in case that home does not answer: so
+//! that is all that is kept of it.
 
 use std::hash::BuildHasher;
 use std::ops::Deref;
@@ -11,6 +12,8 @@ use hashbrown::HashTable;
 use super::SharedLimit;
 use super::call::SILENCE;
 use super::entry::Entry;
+use super::fallback::Meter;
+use super::lane::Counts;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, StoreFacts};
 use crate::error::Error;
@@ -33,14 +36,34 @@ struct Segment {
     hand: usize,
 }
 
-/// 40 bytes and those of the key.
+/// 48 bytes and those of the key.
 struct Tracked {
     hash: u64,
     key: Box<[u8]>,
-    /// While the key is in use.
-    entry: Option<Arc<Entry>>,
-    /// Until then no ask can be granted, by this process's clock; of a key that is idle.
-    shut_until: Micros,
+    state: Tracking,
+}
+
+const _: () = assert!(size_of::<Tracked>() == 48);
+
+enum Tracking {
+    /// By calls, tasks, leases or handles, or there is more to keep than has room here.
+    InUse(Arc<Entry>),
+    Idle {
+        /// Until then no ask can be granted, by this process's clock.
+        shut_until: Micros,
+        lately: Meter,
+    },
+    /// Idle, and its shard does not answer, or did not a moment ago: what calls are decided by, and what it owes.
+    Without(Arc<Counts>),
+}
+
+/// A key as it was found.
+enum Found {
+    InUse(Arc<Entry>),
+    /// It was idle, and is in use from now on: its calls are decided without its shard.
+    Without(Arc<Entry>),
+    /// Worth no question until then.
+    Idle(Micros),
 }
 
 /// An entry that a call uses. The last one who does lets the key fall idle.
@@ -75,18 +98,18 @@ impl SharedLimit {
     /// As [`try_acquire`](Self::try_acquire), for a key that may not be in use.
     pub(crate) fn try_acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Option<Decision>, Error> {
         self.check_permits(permits)?;
-        let shut_until = match self.keys.find(key) {
-            Ok(entry) => return self.try_acquire(&entry, permits),
-            Err(shut_until) => shut_until,
-        };
-        Ok(self.shut_while_idle(key, permits, shut_until))
+        match self.keys.find(self, key) {
+            Found::InUse(entry) => self.try_acquire(&entry, permits),
+            Found::Without(entry) => self.try_acquire(&InUse { limit: self, entry: Some(entry) }, permits),
+            Found::Idle(shut_until) => Ok(self.shut_while_idle(key, permits, shut_until)),
+        }
     }
 
     /// A denial, if it is known in process. Nothing is taken.
     pub(crate) fn denies(&self, key: &[u8], permits: u64) -> Option<Decision> {
-        let entry = match self.keys.find(key) {
-            Ok(entry) => InUse { limit: self, entry: Some(entry) },
-            Err(shut_until) => return self.shut_while_idle(key, permits, shut_until),
+        let entry = match self.keys.find(self, key) {
+            Found::InUse(entry) | Found::Without(entry) => InUse { limit: self, entry: Some(entry) },
+            Found::Idle(shut_until) => return self.shut_while_idle(key, permits, shut_until),
         };
         let now = self.clock.now();
         if !entry.waits.is_empty()
@@ -117,14 +140,24 @@ impl SharedLimit {
         if entry.has_something_to_keep() || self.may_split(&entry, &entry.load().ledger) {
             return;
         }
-        let shut_until = |entry: &Entry| {
+        let idle = self.keys.rest(entry, |entry| {
             let now = self.clock.now();
-            // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
-            if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) }
-        };
-        let idle = self.keys.rest(entry, shut_until);
+            match entry.lately(now) {
+                Ok(counts) => Tracking::Without(counts),
+                Err(lately) => {
+                    // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
+                    let shut_until = if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) };
+                    Tracking::Idle { shut_until, lately }
+                }
+            }
+        });
         // Not under the segment's lock.
         drop(idle);
+    }
+
+    /// Those of a home that granted this lately.
+    pub(super) fn counts(&self, lately: Meter) -> Arc<Counts> {
+        Arc::new(Counts::new(&self.crowd, self.defined().definition.limit.period(), lately))
     }
 }
 
@@ -139,14 +172,14 @@ impl Keys {
         &self.segments[(hash >> 24) as usize % SEGMENTS]
     }
 
-    /// The entry of a key in use; of any other, until when it is worth no question.
-    fn find(&self, key: &[u8]) -> Result<Arc<Entry>, Micros> {
+    fn find(&self, limit: &SharedLimit, key: &[u8]) -> Found {
         let hash = self.hasher.hash_one(key);
-        let segment = lock(self.segment(hash));
-        match segment.table.find(hash, |tracked| *tracked.key == *key) {
-            Some(Tracked { entry: Some(entry), .. }) => Ok(Arc::clone(entry)),
-            Some(tracked) => Err(tracked.shut_until),
-            None => Err(0),
+        let segment = &mut *lock(self.segment(hash));
+        match segment.table.find_mut(hash, |tracked| *tracked.key == *key) {
+            Some(Tracked { state: Tracking::InUse(entry), .. }) => Found::InUse(Arc::clone(entry)),
+            Some(Tracked { state: Tracking::Idle { shut_until, .. }, .. }) => Found::Idle(*shut_until),
+            Some(tracked @ Tracked { state: Tracking::Without(_), .. }) => Found::Without(tracked.entry(limit)),
+            None => Found::Idle(0),
         }
     }
 
@@ -156,33 +189,57 @@ impl Keys {
         let hash = self.hasher.hash_one(key);
         let segment = &mut *lock(self.segment(hash));
         if let Some(tracked) = segment.table.find_mut(hash, |tracked| *tracked.key == *key) {
-            let shut_until = tracked.shut_until;
-            let in_use = || {
-                let entry = Arc::new(Entry::new(limit, key, hash));
-                entry.shut(limit.clock.now(), shut_until);
-                entry
-            };
-            return Arc::clone(tracked.entry.get_or_insert_with(in_use));
+            return tracked.entry(limit);
         }
-        let entry = Arc::new(Entry::new(limit, key, hash));
+        let entry = Arc::new(Entry::new(limit, key, hash, None));
         if segment.table.len() < segment.bound || segment.sweep() {
-            let tracked = Tracked { hash, key: key.into(), entry: Some(Arc::clone(&entry)), shut_until: 0 };
+            let tracked = Tracked { hash, key: key.into(), state: Tracking::InUse(Arc::clone(&entry)) };
             segment.table.insert_unique(hash, tracked, |tracked| tracked.hash);
         }
         entry
     }
 
-    /// Gives an entry back; it comes out again if its key falls idle by that.
-    fn rest(&self, entry: Arc<Entry>, shut_until: impl FnOnce(&Entry) -> Micros) -> Option<Arc<Entry>> {
+    /// Gives an entry back; it comes out again if its key falls idle by that, and `idle` is what is kept of it.
+    fn rest(&self, entry: Arc<Entry>, idle: impl FnOnce(&Entry) -> Tracking) -> Option<Arc<Entry>> {
         let hash = entry.owner;
         let segment = &mut *lock(self.segment(hash));
-        let same = |tracked: &Tracked| tracked.entry.as_ref().is_some_and(|known| Arc::ptr_eq(known, &entry));
-        let tracked = segment.table.find_mut(hash, same)?;
+        let is_this = |state: &Tracking| matches!(state, Tracking::InUse(known) if Arc::ptr_eq(known, &entry));
+        let tracked = segment.table.find_mut(hash, |tracked| is_this(&tracked.state))?;
         // Under the lock, so that of several who let go at once one is the last.
         drop(entry);
-        let last = tracked.entry.take_if(|entry| Arc::strong_count(entry) == 1)?;
-        tracked.shut_until = shut_until(&last);
-        Some(last)
+        let Tracking::InUse(last) = &tracked.state else { return None };
+        if Arc::strong_count(last) > 1 {
+            return None;
+        }
+        let idle = idle(last);
+        match std::mem::replace(&mut tracked.state, idle) {
+            Tracking::InUse(last) => Some(last),
+            Tracking::Idle { .. } | Tracking::Without(_) => None,
+        }
+    }
+}
+
+impl Tracked {
+    /// In use from now on.
+    fn entry(&mut self, limit: &SharedLimit) -> Arc<Entry> {
+        let (counts, shut_until) = match &self.state {
+            Tracking::InUse(entry) => return Arc::clone(entry),
+            Tracking::Idle { shut_until, lately } => (limit.counts(*lately), *shut_until),
+            Tracking::Without(counts) => (Arc::clone(counts), 0),
+        };
+        let entry = Arc::new(Entry::new(limit, &self.key, self.hash, Some(counts)));
+        entry.shut(limit.clock.now(), shut_until);
+        self.state = Tracking::InUse(Arc::clone(&entry));
+        entry
+    }
+
+    /// Calls, tasks, leases and handles each hold on to an entry, and who owes something is not let go.
+    fn is_of_no_use(&self) -> bool {
+        match &self.state {
+            Tracking::InUse(entry) => Arc::strong_count(entry) == 1 && !entry.owes(),
+            Tracking::Idle { .. } => true,
+            Tracking::Without(counts) => !counts.fallback.owes(),
+        }
     }
 }
 
@@ -193,8 +250,7 @@ impl Segment {
         for _ in 0..buckets {
             self.hand = (self.hand + 1) % buckets;
             let Ok(tracked) = self.table.get_bucket_entry(self.hand) else { continue };
-            // Calls, tasks, leases and handles each hold on to it.
-            if tracked.get().entry.as_ref().is_none_or(|entry| Arc::strong_count(entry) == 1) {
+            if tracked.get().is_of_no_use() {
                 tracked.remove();
                 return true;
             }

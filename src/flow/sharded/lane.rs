@@ -4,13 +4,14 @@
 //! more calls there are, the fewer script runs each of them costs.
 
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::ahead::Ahead;
 use super::ceiling::{Ceiling, Known, Note};
 use super::crowd::Crowd;
-use super::fallback::Fallback;
+use super::fallback::{Fallback, Meter};
 use super::health::Health;
 use super::job::{Miss, Work};
 use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start};
@@ -68,7 +69,7 @@ pub(crate) struct Lane {
 }
 
 /// What this process had of one shard, and goes by without it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counts {
     /// What the limiter has under way in all.
     pub crowd: Arc<Crowd>,
@@ -77,6 +78,32 @@ pub(crate) struct Counts {
     pub denied: AtomicU64,
     pub health: Health,
     pub fallback: Fallback,
+}
+
+impl Counts {
+    /// Of a shard of a limit of so long a period, that granted this lately.
+    pub(super) fn new(crowd: &Arc<Crowd>, period: Duration, lately: Meter) -> Self {
+        Self {
+            crowd: Arc::clone(crowd),
+            runs: AtomicU64::new(0),
+            allowed: AtomicU64::new(0),
+            denied: AtomicU64::new(0),
+            health: Health::default(),
+            fallback: Fallback::new(period, lately),
+        }
+    }
+
+    /// Whether calls are decided without the shard, or were a moment ago.
+    pub(super) fn is_in_use(&self, now: Micros) -> bool {
+        self.health.is_sick(now) || self.fallback.is_in_use(now)
+    }
+}
+
+#[cfg(any(test, races))]
+impl Default for Counts {
+    fn default() -> Self {
+        Self::new(&Arc::default(), Duration::from_secs(1), Meter::default())
+    }
 }
 
 impl Lane {
@@ -122,7 +149,7 @@ impl Lane {
     /// What a call learns that it can't decide.
     pub(super) fn sick(&self, now: Micros) -> Error {
         let why = self.counts.health.why().unwrap_or_else(|| "no answer by the deadline".into());
-        let again = std::time::Duration::from_micros(self.tried_in(now));
+        let again = Duration::from_micros(self.tried_in(now));
         let message = format!("a shard does not answer ({why}) and is tried again in {again:?}; nothing was charged");
         Error::new(ErrorKind::NotSent, "redis", message)
     }

@@ -5,18 +5,22 @@ use super::call::ATTEMPTS;
 use super::entry::Entry;
 use super::job::{Miss, Outcome, Work};
 use super::view::View;
+use crate::clock::Micros;
 use crate::decision::{DecidedBy, Peek, StoreFacts};
 use crate::error::Error;
 use crate::sync::Arc;
 
 impl SharedLimit {
+    /// Ends `within` so many microseconds, or within the limiter's deadline if it says none.
+    ///
     /// # Cancel safety
     /// It changes nothing, whenever it is dropped.
-    pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Peek, Error> {
-        let mut looked = self.on_all(entry, Work::Look).await?;
+    pub(crate) async fn peek(self: &Arc<Self>, entry: &Arc<Entry>, within: Option<Micros>) -> Result<Peek, Error> {
+        let due = self.due(within);
+        let mut looked = self.on_all(entry, Work::Look, due).await?;
         // What is on its way is nowhere to be seen. Where it can't arrive, what is left is what can be seen.
-        if looked.0.is_moving() && self.finish_moves(entry).await.is_ok() {
-            looked = self.on_all(entry, Work::Look).await?;
+        if looked.0.is_moving() && matches!(self.before(due, self.finish_moves(entry)).await, Some(Ok(()))) {
+            looked = self.on_all(entry, Work::Look, due).await?;
         }
         let (view, outcomes) = looked;
         let exact = view.lanes.len() == 1;
@@ -28,10 +32,12 @@ impl SharedLimit {
         Ok(Peek::by_store(facts))
     }
 
+    /// Ends as [`peek`](Self::peek) does.
+    ///
     /// # Cancel safety
     /// Some shards may be reset and others not.
-    pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Error> {
-        let (view, _) = self.on_all(entry, Work::Reset).await?;
+    pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>, within: Option<Micros>) -> Result<(), Error> {
+        let (view, _) = self.on_all(entry, Work::Reset, self.due(within)).await?;
         // What was taken ahead is void: the shards are as new without it.
         if let Some(purse) = &entry.purse {
             drop(purse.take_back(None));
@@ -41,10 +47,16 @@ impl SharedLimit {
     }
 
     /// The same on every shard at once; home's answer tells whether the plan is still this one.
-    async fn on_all(self: &Arc<Self>, entry: &Arc<Entry>, work: Work) -> Result<(Arc<View>, Vec<Outcome>), Error> {
+    async fn on_all(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        work: Work,
+        due: Micros,
+    ) -> Result<(Arc<View>, Vec<Outcome>), Error> {
         for _ in 0..ATTEMPTS {
             let view = entry.view();
-            let answers: Vec<_> = view.lanes.iter().map(|lane| self.put(entry, lane, work.clone())).collect();
+            let ask = |lane| self.put_until(entry, lane, work.clone(), due);
+            let answers: Vec<_> = view.lanes.iter().map(ask).collect();
             let mut outcomes = Vec::with_capacity(answers.len());
             let mut stale = false;
             for answer in answers {

@@ -9,7 +9,8 @@
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
-//! * `health`, `fallback`: a shard that does not answer, and how its calls are decided without it.
+//! * `health`, `fallback`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
+//!   them when it is back.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `tally`: how far the limit was exceeded, as all processes together see it.
 //! * `defined`: what the limit is. `escrow`, `moves`: how a key's shares come to lie where they should.
@@ -18,6 +19,7 @@ mod ahead;
 mod call;
 mod ceiling;
 mod crowd;
+mod debts;
 mod defined;
 mod drive;
 mod entry;
@@ -52,7 +54,9 @@ mod view;
 mod waits;
 mod watch;
 
-use std::task::Waker;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::{Clock, Micros};
@@ -68,6 +72,7 @@ use crate::store::cluster::Engine;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
+use debts::Debtors;
 use defined::Defined;
 use job::Work;
 use keys::Keys;
@@ -160,6 +165,7 @@ pub(crate) struct SharedLimit {
     /// Runs a second from which a key is hot.
     hot: u64,
     keys: Keys,
+    debtors: Debtors,
     /// Of a leased limit.
     leasing: Option<Leasing>,
     /// When a denial was last told of, by this process's clock.
@@ -195,6 +201,7 @@ impl SharedLimit {
             crowd: Arc::clone(&shared.crowd),
             hot: shared.hot,
             keys: Keys::new(shared.max_keys),
+            debtors: Debtors::default(),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases
                 .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))
@@ -230,6 +237,27 @@ impl SharedLimit {
     /// Has a shard asked, without waiting for what comes of it.
     fn nudge(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>) {
         drop(self.put_until(entry, lane, Work::Make, self.clock.now() + self.timeout.as_micros() as Micros));
+    }
+
+    /// When a call that begins now is to end: `within` so many microseconds, or within the limiter's deadline if it says none.
+    fn due(&self, within: Option<Micros>) -> Micros {
+        self.clock.now() + within.unwrap_or(self.deadline)
+    }
+
+    /// What `work` comes to before `due`, on any runtime; none if it takes longer.
+    async fn before<T>(&self, due: Micros, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut alarm) = (pin!(work), None);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            if self.clock.now() >= due {
+                return Poll::Ready(None);
+            }
+            alarm = Some(self.clock.wake_at(due, context.waker()));
+            Poll::Pending
+        })
+        .await
     }
 
     /// Puts work into a lane that is no call's, and sends it if the lane was idle. A refund has no deadline: if it can't be sent it

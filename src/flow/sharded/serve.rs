@@ -10,13 +10,14 @@ use super::ceiling::SPREAD;
 use super::entry::Entry;
 use super::held::Turn;
 use super::job::Miss;
-use super::waits::{Arrival, Left, Next};
+use super::waits::{Arrival, Joined, Left, Next};
 use crate::clock::{Alarm, Micros};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::{Error, ErrorKind};
 use crate::flow::Line;
 use crate::flow::together::Together;
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 
 /// How soon those who wait ask again where no answer says when.
 const AGAIN: Micros = 2_000;
@@ -231,12 +232,19 @@ impl Future for Waiting<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(arrival) = this.arrival.take()
-            && this.entry.waits.join(arrival, context.waker())
-        {
-            this.begin_to_serve();
-        }
         let now = this.limit.clock.now();
+        if let Some(arrival) = this.arrival.take() {
+            match this.entry.waits.join(arrival, context.waker()) {
+                Joined::First => this.begin_to_serve(),
+                Joined::Behind => {}
+                Joined::Full(ahead, due) => {
+                    this.is_over = true;
+                    this.limit.failures.crowded.fetch_add(1, Ordering::Relaxed);
+                    let denied = this.limit.denied_behind(this.entry, this.permits, (ahead, due), now);
+                    return Poll::Ready(Ok(denied));
+                }
+            }
+        }
         let left = match this.entry.waits.poll(this.ticket, now, context.waker()) {
             Poll::Ready(left) => left,
             Poll::Pending => {

@@ -9,19 +9,47 @@ use super::escrow::ask_home;
 use super::job::{Miss, Work};
 use super::lane::Lane;
 use super::view::View;
+use crate::clock::Micros;
 use crate::decision::{Charge, Receipt};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::flow::call::check_receipt;
 use crate::key::Slot;
 use crate::sync::Arc;
 
 impl SharedLimit {
+    /// As [`settle`](Self::settle), for a caller who waits `within` so many microseconds, or within the limiter's deadline if it says
+    /// none. What is not done by then goes on without him.
+    ///
+    /// # Cancel safety
+    /// As [`settle`](Self::settle).
+    pub(crate) async fn settle_within(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        receipt: Receipt,
+        actual: u64,
+        within: Option<Micros>,
+    ) -> Result<(), Error> {
+        let due = self.due(within);
+        let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
+        let mut settling = Box::pin(async move {
+            let settled = limit.settle(&entry, &receipt, actual).await;
+            limit.rest(entry);
+            settled
+        });
+        if let Some(settled) = self.before(due, settling.as_mut()).await {
+            return settled;
+        }
+        let _ = self.engine.spawn(async move { drop(settling.await) });
+        let message = "no answer by the deadline; what comes back, or is charged, is on its way: do not settle again";
+        Err(Error::new(ErrorKind::Unknown, "deadline", message))
+    }
+
     /// Corrects a charge to what the work did cost in the end; 0 gives all of it back.
     ///
     /// # Cancel safety
     /// Once polled, it is on its way whether it is dropped or not; but a key that this process has forgotten is looked up
     /// first.
-    pub(crate) async fn settle(
+    pub(super) async fn settle(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
         receipt: &Receipt,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::SharedLimit;
+use super::fallback::Meter;
 use super::job::{free, reset_after};
 use super::lane::{Counts, Lane};
 use super::turn::STAY;
@@ -43,8 +44,8 @@ pub(crate) struct View {
 
 impl View {
     /// Of a key that nothing is known of yet; it has no lanes.
-    pub(super) fn unknown(id: GrantId, ledger: Ledger) -> Self {
-        let (lanes, counts) = (Box::default(), Box::default());
+    pub(super) fn unknown(id: GrantId, ledger: Ledger, home: Slot, counts: Arc<Counts>) -> Self {
+        let (lanes, counts) = (Box::default(), Box::new([(home, counts)]));
         Self { id, ledger, since: 0, lanes, least_burst: 0, stay: 0, counts }
     }
 
@@ -59,7 +60,7 @@ impl View {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, key);
             let counted = counts.iter().find(|(of, _)| *of == slot).map(|(_, counts)| Arc::clone(counts));
             let counts = counted.unwrap_or_else(|| {
-                let fresh = Counts { crowd: Arc::clone(&limit.crowd), ..Counts::default() };
+                let fresh = Counts::new(&limit.crowd, ledger.limit().period(), Meter::default());
                 counts.push((slot, Arc::new(fresh)));
                 Arc::clone(&counts[counts.len() - 1].1)
             });

@@ -71,6 +71,16 @@ pub(super) enum Next {
     Until(Micros),
 }
 
+/// How a call came to the line.
+#[derive(Debug, PartialEq)]
+pub(super) enum Joined {
+    /// It waits, and a task has to begin to serve.
+    First,
+    Behind,
+    /// Too many wait already: so many permits are wanted by them, and no ask is worth it before then.
+    Full(u64, Micros),
+}
+
 /// A call that is about to wait.
 pub(super) struct Arrival {
     pub ticket: u64,
@@ -97,12 +107,15 @@ impl Waits {
         .flatten()
     }
 
-    /// Takes a place in line, by its ticket. Says whether a task has to begin to serve.
-    pub(super) fn join(&self, arrival: Arrival, waker: &Waker) -> bool {
+    /// Takes a place in line, by its ticket.
+    pub(super) fn join(&self, arrival: Arrival, waker: &Waker) -> Joined {
         let Arrival { ticket, permits, deadline, due, trouble } = arrival;
         let mut afterwards = Afterwards::default();
-        let begins = self.locked(|state| {
+        let joined = self.locked(|state| {
             let (state, afterwards) = (state.get_or_insert_default(), &mut afterwards);
+            if state.line.is_full() {
+                return Joined::Full(state.line.permits(), state.due);
+            }
             state.line.join_as(ticket, permits, deadline, waker);
             if state.line.head().is_some_and(|head| head.ticket == ticket) {
                 (state.due, state.trouble) = (due, trouble);
@@ -111,10 +124,10 @@ impl Waits {
                 state.stir(afterwards);
                 state.is_stirred = hurry;
             }
-            !std::mem::replace(&mut state.is_served, true)
+            if std::mem::replace(&mut state.is_served, true) { Joined::Behind } else { Joined::First }
         });
         afterwards.run();
-        begins
+        joined
     }
 
     /// Looks for an answer; at its deadline the call leaves without one.

@@ -4,11 +4,12 @@ use std::task::{Poll, Waker};
 
 use proptest::prelude::*;
 
-use super::super::waits::{Arrival, Left, Next, Waits};
+use super::super::waits::{Arrival, Joined, Left, Next, Waits};
 use crate::clock::Micros;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::flow::Line;
+use crate::flow::line::MOST;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -183,4 +184,18 @@ fn who_is_cleared_away_learns_of_the_trouble() {
         _ => panic!("it was told something else"),
     }
     assert!(waits.is_empty());
+}
+
+#[test]
+fn a_full_line_takes_nobody_in() {
+    let (waits, waker) = (Waits::default(), Waker::noop());
+    let arrive = || Arrival { ticket: Line::ticket(), permits: 2, deadline: 50, due: 30, trouble: None };
+    assert_eq!(waits.join(arrive(), waker), Joined::First);
+    for _ in 1..MOST {
+        assert_eq!(waits.join(arrive(), waker), Joined::Behind);
+    }
+    assert_eq!(waits.join(arrive(), waker), Joined::Full(2 * MOST as u64, 30));
+    // The head is served.
+    assert!(waits.answer(2, mark(1)).is_none());
+    assert_eq!(waits.join(arrive(), waker), Joined::Behind);
 }
