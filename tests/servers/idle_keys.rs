@@ -75,3 +75,32 @@ async fn what_idle_keys_owe_is_charged_though_nobody_calls_again() {
     }
     assert_eq!(limit.failures().denied, 0);
 }
+
+/// A shard that refuses has charged nothing. What it was to be charged was taken for charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_server_refuses_is_charged_when_it_has_room() {
+    let server = Server::start(&[]);
+    let text = "token-bucket 300/day burst 300";
+    let limit = define(&server, FailurePolicy::Open, text);
+    for key in keys() {
+        assert!(limit.acquire(&key).await.unwrap().is_allowed());
+    }
+    let maxmemory = |bytes: &str| {
+        let mut connection = server.connection();
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut connection).unwrap();
+    };
+    maxmemory("1");
+    for key in keys() {
+        for _ in 0..4 {
+            let decision = limit.acquire(&key).await.unwrap();
+            assert_eq!((decision.is_allowed(), decision.decided_by()), (true, DecidedBy::Fallback));
+        }
+    }
+    // Long enough for what is owed to be tried some times.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    maxmemory("0");
+    let other = define(&server, FailurePolicy::Error, text).deadline(Duration::from_secs(60));
+    for key in keys() {
+        eventually("everything is charged", async || left(&other, &key).await == BURST - 5).await;
+    }
+}

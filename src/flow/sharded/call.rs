@@ -124,7 +124,7 @@ impl SharedLimit {
                         && asked.admit()
                         && let Some(lane) = entry.load().lanes.iter().find(|lane| lane.slot == asked.slot)
                     {
-                        self.owe(entry, lane, call.permits);
+                        self.owe(lane, call.permits);
                     }
                     decided
                 }

@@ -1,43 +1,50 @@
-//! What was admitted without a shard is charged to it when it is back, also if nobody calls the key any more.
+//! What was admitted without a shard is charged to it when it is back, and refunds that could not be sent are, also if nobody calls the
+//! key any more. One task of a limit goes through its keys, as long as there is one whose shard is away, or was a moment ago.
 
-use std::collections::VecDeque;
 use std::sync::Weak;
 use std::time::Duration;
 
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Work};
+use super::keys::Hand;
 use super::lane::Lane;
 use crate::clock::Micros;
 use crate::error::ErrorKind;
-use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU8, Ordering};
 
-/// So often those are gone through who owe something, drawn anew between the half and the whole: processes that lost a master
-/// together do not come back together.
+/// So often keys are gone through, drawn anew between the half and the whole: processes that lost a master together do not come back
+/// together.
 const AGAIN: Micros = 250_000;
-/// Keys that are charged at once: they share a pipeline.
-const TOGETHER: usize = 64;
-/// After so many in a row that can't be charged, the others wait for the next time: their shards are out of reach as well.
+/// After so many keys in a row whose shards are tried and may not answer, the others wait for the next time.
 const IN_VAIN: usize = 1_024;
-/// Keys that are gone through. Of others, the next call pays.
-const MOST: usize = 100_000;
 
-/// The keys of a limit that owe something, and whether a task goes through them.
-#[derive(Default)]
-pub(super) struct Debtors(Mutex<Listed>);
+/// Whether the task is there.
+const RESTS: u8 = 0;
+/// It has begun to go through all keys.
+const WORKS: u8 = 1;
+/// There was something for it since.
+const CALLED: u8 = 2;
 
 #[derive(Default)]
-struct Listed {
-    keys: VecDeque<Box<[u8]>>,
-    is_collected: bool,
-}
+pub(super) struct Debts(AtomicU8);
 
 impl SharedLimit {
     /// So many permits were admitted without their shard, which is to be charged for them.
-    pub(super) fn owe(self: &Arc<Self>, entry: &Entry, lane: &Lane, permits: u64) {
+    pub(super) fn owe(self: &Arc<Self>, lane: &Lane, permits: u64) {
         lane.counts.fallback.owe(permits);
-        self.list_debtor(&entry.key, lane);
+        self.call_collector();
+    }
+
+    /// Some key has a shard that is away: it is seen to until it is back.
+    pub(super) fn call_collector(self: &Arc<Self>) {
+        // What there is to do was written before: whoever works sees it, or sees this and goes through all keys again.
+        if self.debts.0.swap(CALLED, Ordering::AcqRel) == RESTS {
+            // It must not keep the limiter alive.
+            let limit = Arc::downgrade(self);
+            let _ = self.engine.spawn(collect(limit));
+        }
     }
 
     /// Charges to a shard that is in reach what was admitted without it. Nobody waits for it.
@@ -63,86 +70,88 @@ impl SharedLimit {
         let paid = self.put(entry, lane, Work::Debt(owed));
         let (limit, entry, lane) = (Arc::clone(self), Arc::clone(entry), Arc::clone(lane));
         Some(async move {
-            let was_sent = match paid.await {
-                Err(Miss::Failed(error)) => error.kind() != ErrorKind::NotSent,
-                // The share is another one by now, and what is owed to it with it.
-                _ => true,
+            let is_paid = match paid.await {
+                Ok(_) | Err(Miss::Ended { .. }) => true,
+                Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown => true,
+                Err(Miss::Failed(_)) => {
+                    limit.owe(&lane, owed);
+                    false
+                }
+                // The share is another one by now, or has come home.
+                Err(Miss::Stale) => {
+                    limit.owe(entry.view().home(), owed);
+                    false
+                }
             };
-            if !was_sent {
-                limit.owe(&entry, &lane, owed);
-            }
             limit.rest(entry);
-            was_sent
+            is_paid
         })
     }
 
-    fn list_debtor(self: &Arc<Self>, key: &[u8], lane: &Lane) {
-        // What is owed was written before: whoever takes the key off the list sees it.
-        if lane.counts.fallback.is_listed.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let listed = &mut *lock(&self.debtors.0);
-        if listed.keys.len() >= MOST {
-            lane.counts.fallback.is_listed.store(false, Ordering::Release);
-            return;
-        }
-        listed.keys.push_back(key.into());
-        if !std::mem::replace(&mut listed.is_collected, true) {
-            // It must not keep the limiter alive.
-            let limit = Arc::downgrade(self);
-            let _ = self.engine.spawn(collect(limit));
-        }
-    }
-
-    /// Goes through those who are listed now, as long as some of them can be charged. Says whether somebody is left.
-    async fn collect(self: &Arc<Self>) -> bool {
-        let mut left = lock(&self.debtors.0).keys.len();
+    /// Goes on through the keys, until it has seen all of them or tried too many in vain. Says whether there was nothing for it.
+    async fn collect(self: &Arc<Self>, round: &mut Collection) -> bool {
         let mut in_vain = 0;
-        while left > 0 && in_vain < IN_VAIN {
-            let keys: Vec<_> = {
-                let listed = &mut lock(&self.debtors.0).keys;
-                let count = left.min(TOGETHER).min(listed.len());
-                listed.drain(..count).collect()
-            };
-            left -= keys.len().max(1);
-            in_vain += keys.len();
-            let paid: Vec<_> = keys.iter().flat_map(|key| self.collect_from(key)).collect();
+        while in_vain < IN_VAIN {
+            if !round.has_begun {
+                (round.has_begun, round.has_seen) = (true, false);
+                self.debts.0.swap(WORKS, Ordering::AcqRel);
+            }
+            let found = self.keys.walk(&mut round.hand, self.clock.now());
+            round.has_seen |= found.has_seen;
+            in_vain += found.keys.len();
+            let paid: Vec<_> = found.keys.iter().flat_map(|key| self.collect_from(key)).collect();
             for paid in paid {
                 if paid.await {
                     in_vain = 0;
                 }
             }
+            if found.is_lap {
+                round.has_begun = false;
+                let rests = || self.debts.0.compare_exchange(WORKS, RESTS, Ordering::AcqRel, Ordering::Relaxed);
+                return self.engine.check().is_err() || !round.has_seen && rests().is_ok();
+            }
+            tokio::task::yield_now().await;
         }
-        let listed = &mut *lock(&self.debtors.0);
-        listed.is_collected = !listed.keys.is_empty() && self.engine.check().is_ok();
-        listed.is_collected
+        false
     }
 
-    /// Charges what a key owes, where its shards are to be tried.
+    /// Charges what a key owes to shards that answer, and has those tried that do not.
     fn collect_from(self: &Arc<Self>, key: &[u8]) -> Vec<impl Future<Output = bool> + Send + use<>> {
         let entry = self.entry(key);
         let (view, now) = (entry.view(), self.clock.now());
+        // What is owed to a shard that the plan has no more is home's.
+        for (_, counts) in view.counts.iter().filter(|(slot, _)| view.lanes.iter().all(|lane| lane.slot != *slot)) {
+            view.home().counts.fallback.owe(counts.fallback.take_owed());
+        }
         let mut paid = Vec::new();
-        for lane in &view.lanes {
-            let was_listed = lane.counts.fallback.is_listed.swap(false, Ordering::AcqRel);
-            if !was_listed || !lane.counts.fallback.owes() {
-                continue;
-            }
-            if lane.is_sick(now) && !lane.counts.health.is_to_be_tried(now, self.timeout.as_micros() as Micros) {
-                self.list_debtor(key, lane);
-            } else {
+        for lane in view.lanes.iter().filter(|lane| lane.is_behind()) {
+            if !lane.counts.health.has_answered() {
+                // Not with what is owed: of what has no answer nobody would know whether it was charged.
+                self.try_again(&entry, lane, now);
+            } else if lane.counts.fallback.owes() {
                 paid.extend(self.paid(&entry, lane));
+            } else {
+                self.nudge(&entry, lane);
             }
         }
         paid
     }
 }
 
+/// How far all keys were gone through.
+#[derive(Default)]
+struct Collection {
+    hand: Hand,
+    has_begun: bool,
+    has_seen: bool,
+}
+
 async fn collect(limit: Weak<SharedLimit>) {
+    let mut round = Collection::default();
     loop {
         tokio::time::sleep(Duration::from_micros(rand::random_range(AGAIN / 2..=AGAIN))).await;
         match limit.upgrade() {
-            Some(limit) if limit.collect().await => {}
+            Some(limit) if !limit.collect(&mut round).await => {}
             _ => return,
         }
     }

@@ -121,6 +121,7 @@ async fn send(
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
             if !matches!(fault, Fault::Unknown(_)) {
                 lane.keep(refunds);
+                limit.call_collector();
             }
             lane.miss(round, sealed, Miss::Failed(fault.into_error()));
         }

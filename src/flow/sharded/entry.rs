@@ -130,7 +130,15 @@ impl Entry {
 
     /// Whether something was admitted that a shard was not charged yet.
     pub(super) fn owes(&self) -> bool {
-        self.view.load().lanes.iter().any(|lane| lane.counts.fallback.owes())
+        self.view.load().counts.iter().any(|(_, counts)| counts.fallback.owes())
+    }
+
+    /// Whether a shard has to be charged or given something, also if no call comes; and whether that can be tried now.
+    pub(super) fn is_behind(&self, now: Micros) -> Option<bool> {
+        let view = self.view.load();
+        let mut behind = view.lanes.iter().filter(|lane| lane.is_behind()).peekable();
+        behind.peek()?;
+        Some(behind.any(|lane| lane.counts.health.is_worth_a_try(now)))
     }
 
     /// What is told of its admissions; `begin` may have it told of from now on.

@@ -31,8 +31,8 @@ const AGAIN: Micros = 10_000;
 pub(crate) struct Fallback {
     /// Admitted without the shard and not charged to it yet.
     owed: AtomicU64,
-    /// Whether somebody is to charge it, also if no call comes.
-    pub(super) is_listed: AtomicBool,
+    /// Something was decided without the shard since it last answered.
+    is_active: AtomicBool,
     span: Micros,
     inner: Mutex<Inner>,
 }
@@ -43,8 +43,10 @@ struct Inner {
     /// While the shard is out of reach, and for a while after that: it may be so again before anything was granted that could be
     /// gone by.
     local: Option<Local>,
-    /// When it was in reach again.
+    /// When it was in reach again,
     ended: Option<Micros>,
+    /// after it had been out of reach.
+    anew: bool,
 }
 
 /// Permits that the shard granted, by the clock of this process, in the present span and in the one before. Small, for an idle key
@@ -74,8 +76,9 @@ impl Meter {
 
     fn turn(&mut self, span: Micros, now: Micros) {
         let number = (now / span) as u32;
-        match number.wrapping_sub(self.number) {
-            0 => {}
+        match number.wrapping_sub(self.number) as i32 {
+            // What was sent before the last edge counts for the present.
+            ..=0 => {}
             1 => (self.number, self.before, self.present) = (number, self.present, 0),
             _ => (self.number, self.before, self.present) = (number, 0, 0),
         }
@@ -128,7 +131,7 @@ impl Fallback {
     pub(super) fn new(period: Duration, lately: Meter) -> Self {
         let span = (period.as_micros() as Micros).clamp(SPANS.0, SPANS.1);
         let inner = Inner { meter: lately, ..Inner::default() };
-        Self { owed: AtomicU64::new(0), is_listed: AtomicBool::new(false), span, inner: Mutex::new(inner) }
+        Self { owed: AtomicU64::new(0), is_active: AtomicBool::new(false), span, inner: Mutex::new(inner) }
     }
 
     /// What was granted lately.
@@ -152,9 +155,13 @@ impl Fallback {
         lock(&self.inner).meter.add(permits, self.span, now);
     }
 
-    /// The shard answers again.
-    pub(super) fn end(&self, now: Micros) {
-        lock(&self.inner).ended = Some(now);
+    /// The shard answers, after it was out of reach or not.
+    pub(super) fn end(&self, was_away: bool, now: Micros) {
+        if was_away || self.is_active.swap(false, Ordering::Relaxed) {
+            let inner = &mut *lock(&self.inner);
+            inner.ended = Some(now);
+            inner.anew |= was_away;
+        }
     }
 
     pub(super) fn owes(&self) -> bool {
@@ -189,18 +196,27 @@ impl Fallback {
     /// Takes permits at `ratio` of what was granted lately, of `most` permits a second at the most, and of `without` a second if
     /// nothing was granted. `Err`: not before so many microseconds from now.
     fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
-        let Inner { meter, local, ended } = &mut *lock(&self.inner);
+        self.is_active.store(true, Ordering::Relaxed);
+        let Inner { meter, local, ended, anew } = &mut *lock(&self.inner);
+        let begins_anew = std::mem::take(anew);
         match ended.take() {
             Some(ended) if self.is_over(ended, now) => *local = None,
-            // It begins anew, with nothing.
-            Some(_) => local.iter_mut().for_each(|local| local.drain(now)),
-            None => {}
+            // With nothing.
+            Some(_) if begins_anew => local.iter_mut().for_each(|local| local.drain(now)),
+            _ => {}
         }
         let local = local.get_or_insert_with(|| {
             let lately = meter.rate(self.span, now);
             Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
         });
         local.take(permits, now)
+    }
+}
+
+#[cfg(any(test, races))]
+impl Default for Fallback {
+    fn default() -> Self {
+        Self::new(Duration::from_secs(1), Meter::default())
     }
 }
 
@@ -246,12 +262,14 @@ impl SharedLimit {
                 fallback.take(permits, ratio, (most, without), now)
             }
         };
+        // A key that is decided without its shard is more to keep than others, until it is back.
+        self.call_collector();
         let facts = entry.outlook(now, DecidedBy::Fallback);
         Ok(match taken {
             Ok(()) => {
                 self.failures.allowed.fetch_add(1, Ordering::Relaxed);
                 if owes {
-                    self.owe(entry, lane, permits);
+                    self.owe(lane, permits);
                 }
                 Decision::allowed_by_store(facts, 0, Receipt::local(entry.owner, permits, now, 0))
             }
@@ -279,7 +297,7 @@ mod tests {
 
     /// Grants `a_second` permits a second, in steps of a millisecond, for `seconds`.
     fn granted(a_second: u64, seconds: u64) -> (Fallback, Micros) {
-        let fallback = Fallback::new(Duration::from_secs(1), Meter::default());
+        let fallback = Fallback::default();
         let begun = 77 * SECOND;
         for milli in 0..seconds * 1_000 {
             fallback.granted(a_second * (milli + 1) / 1_000 - a_second * milli / 1_000, begun + milli * 1_000);
@@ -317,10 +335,10 @@ mod tests {
         assert!((1_900..=2_100).contains(&wait), "{wait}: a permit of 500 a second");
         assert_eq!(fallback.take(1, 0.5, (1e9, 0.0), now + wait), Ok(()));
 
-        let strange = Fallback::new(Duration::from_secs(1), Meter::default());
+        let strange = Fallback::default();
         assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now), Err(AGAIN));
         assert_eq!(strange.take(1, 0.5, (1e9, 0.0), now + 100 * SECOND), Err(AGAIN));
-        let told = Fallback::new(Duration::from_secs(1), Meter::default());
+        let told = Fallback::default();
         assert!(told.take(1, 0.5, (1e9, 10.0), now).is_err());
         assert_eq!(told.take(1, 0.5, (1e9, 10.0), now + SECOND), Ok(()), "five a second");
     }
@@ -334,7 +352,7 @@ mod tests {
 
     #[test]
     fn it_owes_what_it_admitted_once() {
-        let fallback = Fallback::new(Duration::from_secs(1), Meter::default());
+        let fallback = Fallback::default();
         fallback.owe(3);
         fallback.owe(4);
         assert_eq!((fallback.take_owed(), fallback.take_owed()), (7, 0));
@@ -347,12 +365,39 @@ mod tests {
         assert!(fallback.take(1, 1.0, (1e9, 0.0), now).is_err());
         for second in 1..10 {
             let again = now + second * SECOND;
-            fallback.end(again);
+            fallback.end(true, again);
             assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), again + 9), Err(10_000), "{second}: it begins with nothing");
             assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), again + 9 + 10_000), Ok(()), "{second}");
         }
-        fallback.end(now + 10 * SECOND);
+        fallback.end(true, now + 10 * SECOND);
         // The next fault goes by what was granted before that: nothing.
         assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 12 * SECOND), Err(AGAIN));
+    }
+
+    /// A call that found its queue full was decided without a shard that was never away: what was granted then was gone by for ever.
+    #[test]
+    fn a_shard_that_was_never_away_ends_it_too() {
+        let (fallback, now) = granted(100, 3);
+        assert!(fallback.take(1, 1.0, (1e9, 0.0), now).is_err());
+        fallback.end(false, now);
+        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 10_000), Ok(()), "it goes on where it was");
+        assert!(fallback.is_in_use(now + 60 * SECOND), "nobody has answered");
+        fallback.end(false, now);
+        assert!(fallback.is_in_use(now + SECOND) && !fallback.is_in_use(now + 2 * SECOND));
+        assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 2 * SECOND), Err(AGAIN));
+    }
+
+    /// Of a limit a minute, a minute counts; and an answer that was sent before the minute's edge does not end it.
+    #[test]
+    fn it_goes_by_the_period_of_the_limit() {
+        let fallback = Fallback::new(Duration::from_secs(60), Meter::default());
+        let edge = 600 * SECOND;
+        fallback.granted(120, edge - 10 * SECOND);
+        fallback.granted(0, edge + SECOND);
+        fallback.granted(0, edge - 1);
+        let wait = fallback.take(1, 1.0, (1e9, 0.0), edge + 2 * SECOND).unwrap_err();
+        assert!((500_000..=1_000_000).contains(&wait), "{wait}: one to two permits a second");
+        let other = Fallback::new(Duration::from_secs(60), fallback.lately());
+        assert_eq!(other.take(1, 1.0, (1e9, 0.0), edge + 2 * SECOND), Err(wait), "an idle key goes on by it");
     }
 }

@@ -57,6 +57,16 @@ impl Health {
         self.again.swap(0, Ordering::Relaxed) > 0
     }
 
+    /// Nothing was asked of it that it has not answered.
+    pub(super) fn has_answered(&self) -> bool {
+        self.again.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether it is of use to ask it for something, now or by way of a try.
+    pub(super) fn is_worth_a_try(&self, now: Micros) -> bool {
+        now >= self.again.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(super) fn is_sick(&self, now: Micros) -> bool {
         let again = self.again.load(Ordering::Relaxed);

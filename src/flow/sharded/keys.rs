@@ -23,6 +23,10 @@ use crate::sync::{Arc, Mutex, lock};
 const SEGMENTS: usize = 64;
 /// Keys that a full segment looks at for each new one.
 const SWEEP: usize = 8;
+/// Buckets of a segment that are gone through under its lock at once: some 10 µs,
+const STRIDE: usize = 256;
+/// and keys that are found in them at the most: they are charged together, in one pipeline.
+const TOGETHER: usize = 64;
 
 pub(super) struct Keys {
     segments: Box<[Mutex<Segment>]>,
@@ -54,7 +58,7 @@ enum Tracking {
         lately: Meter,
     },
     /// Idle, and its shard does not answer, or did not a moment ago: what calls are decided by, and what it owes.
-    Without(Arc<Counts>),
+    Without { shut_until: Micros, counts: Arc<Counts> },
 }
 
 /// A key as it was found.
@@ -64,6 +68,24 @@ enum Found {
     Without(Arc<Entry>),
     /// Worth no question until then.
     Idle(Micros),
+}
+
+/// How far keys were gone through.
+#[derive(Default)]
+pub(super) struct Hand {
+    segment: usize,
+    bucket: usize,
+}
+
+/// What was found on the way.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// Those whose shard is to be charged or given something, and can be tried.
+    pub keys: Vec<Box<[u8]>>,
+    /// There are such, now or later.
+    pub has_seen: bool,
+    /// All keys have been gone through.
+    pub is_lap: bool,
 }
 
 /// An entry that a call uses. The last one who does lets the key fall idle.
@@ -142,14 +164,16 @@ impl SharedLimit {
         }
         let idle = self.keys.rest(entry, |entry| {
             let now = self.clock.now();
-            match entry.lately(now) {
-                Ok(counts) => Tracking::Without(counts),
-                Err(lately) => {
-                    // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
-                    let shut_until = if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) };
-                    Tracking::Idle { shut_until, lately }
-                }
+            // Somebody may have left it something since.
+            if entry.has_something_to_keep() {
+                return None;
             }
+            // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
+            let shut_until = if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) };
+            Some(match entry.lately(now) {
+                Ok(counts) => Tracking::Without { shut_until, counts },
+                Err(lately) => Tracking::Idle { shut_until, lately },
+            })
         });
         // Not under the segment's lock.
         drop(idle);
@@ -178,7 +202,7 @@ impl Keys {
         match segment.table.find_mut(hash, |tracked| *tracked.key == *key) {
             Some(Tracked { state: Tracking::InUse(entry), .. }) => Found::InUse(Arc::clone(entry)),
             Some(Tracked { state: Tracking::Idle { shut_until, .. }, .. }) => Found::Idle(*shut_until),
-            Some(tracked @ Tracked { state: Tracking::Without(_), .. }) => Found::Without(tracked.entry(limit)),
+            Some(tracked @ Tracked { state: Tracking::Without { .. }, .. }) => Found::Without(tracked.entry(limit)),
             None => Found::Idle(0),
         }
     }
@@ -200,7 +224,7 @@ impl Keys {
     }
 
     /// Gives an entry back; it comes out again if its key falls idle by that, and `idle` is what is kept of it.
-    fn rest(&self, entry: Arc<Entry>, idle: impl FnOnce(&Entry) -> Tracking) -> Option<Arc<Entry>> {
+    fn rest(&self, entry: Arc<Entry>, idle: impl FnOnce(&Entry) -> Option<Tracking>) -> Option<Arc<Entry>> {
         let hash = entry.owner;
         let segment = &mut *lock(self.segment(hash));
         let is_this = |state: &Tracking| matches!(state, Tracking::InUse(known) if Arc::ptr_eq(known, &entry));
@@ -211,11 +235,38 @@ impl Keys {
         if Arc::strong_count(last) > 1 {
             return None;
         }
-        let idle = idle(last);
+        let idle = idle(last)?;
         match std::mem::replace(&mut tracked.state, idle) {
             Tracking::InUse(last) => Some(last),
-            Tracking::Idle { .. } | Tracking::Without(_) => None,
+            Tracking::Idle { .. } | Tracking::Without { .. } => None,
         }
+    }
+
+    /// Goes on from `hand` through some keys. Says which of them have something to be charged or given that can be tried now.
+    pub(super) fn walk(&self, hand: &mut Hand, now: Micros) -> Walked {
+        let mut walked = Walked::default();
+        let segment = &mut *lock(&self.segments[hand.segment]);
+        let until = (hand.bucket + STRIDE).min(segment.table.num_buckets());
+        while hand.bucket < until && walked.keys.len() < TOGETHER {
+            if let Ok(mut tracked) = segment.table.get_bucket_entry(hand.bucket) {
+                let tracked = tracked.get_mut();
+                match tracked.is_behind(now) {
+                    Some(true) => walked.keys.push(tracked.key.clone()),
+                    Some(false) => {}
+                    None => {
+                        hand.bucket += 1;
+                        continue;
+                    }
+                }
+                walked.has_seen = true;
+            }
+            hand.bucket += 1;
+        }
+        if hand.bucket >= segment.table.num_buckets() {
+            *hand = Hand { segment: (hand.segment + 1) % SEGMENTS, bucket: 0 };
+            walked.is_lap = hand.segment == 0;
+        }
+        walked
     }
 }
 
@@ -225,7 +276,7 @@ impl Tracked {
         let (counts, shut_until) = match &self.state {
             Tracking::InUse(entry) => return Arc::clone(entry),
             Tracking::Idle { shut_until, lately } => (limit.counts(*lately), *shut_until),
-            Tracking::Without(counts) => (Arc::clone(counts), 0),
+            Tracking::Without { shut_until, counts } => (Arc::clone(counts), *shut_until),
         };
         let entry = Arc::new(Entry::new(limit, &self.key, self.hash, Some(counts)));
         entry.shut(limit.clock.now(), shut_until);
@@ -238,7 +289,22 @@ impl Tracked {
         match &self.state {
             Tracking::InUse(entry) => Arc::strong_count(entry) == 1 && !entry.owes(),
             Tracking::Idle { .. } => true,
-            Tracking::Without(counts) => !counts.fallback.owes(),
+            Tracking::Without { counts, .. } => !counts.fallback.owes(),
+        }
+    }
+
+    /// Whether its shard is away, or there is something to be charged or given to it; and whether that can be tried now. One whose shard
+    /// has been back for long enough is as idle as any other from now on.
+    fn is_behind(&mut self, now: Micros) -> Option<bool> {
+        match &self.state {
+            Tracking::InUse(entry) => entry.is_behind(now),
+            Tracking::Idle { .. } => None,
+            Tracking::Without { counts, .. } if counts.fallback.owes() => Some(counts.health.is_worth_a_try(now)),
+            Tracking::Without { counts, .. } if counts.is_in_use(now) => Some(false),
+            Tracking::Without { counts, shut_until } => {
+                self.state = Tracking::Idle { shut_until: *shut_until, lately: counts.fallback.lately() };
+                None
+            }
         }
     }
 }

@@ -156,9 +156,7 @@ impl Lane {
 
     /// It has answered in time.
     pub(super) fn answered(&self, now: Micros) {
-        if self.counts.health.answered() {
-            self.counts.fallback.end(now);
-        }
+        self.counts.fallback.end(self.counts.health.answered(), now);
     }
 
     pub(super) fn is_sick(&self, now: Micros) -> bool {
@@ -300,6 +298,11 @@ impl Lane {
         let kept = &mut lock(&self.queue).kept;
         let room = MOST_KEPT.saturating_sub(kept.len());
         kept.extend(refunds.into_iter().take(room));
+    }
+
+    /// Whether the shard has to be charged or given something, also if no call comes.
+    pub(super) fn is_behind(&self) -> bool {
+        self.counts.fallback.owes() || self.has_kept()
     }
 
     pub(super) fn has_kept(&self) -> bool {

@@ -37,11 +37,12 @@ impl SharedLimit {
     /// # Cancel safety
     /// Some shards may be reset and others not.
     pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>, within: Option<Micros>) -> Result<(), Error> {
-        let (view, _) = self.on_all(entry, Work::Reset, self.due(within)).await?;
-        // What was taken ahead is void: the shards are as new without it.
+        let reset = self.on_all(entry, Work::Reset, self.due(within)).await;
+        // What was taken ahead is void: the shards are as new without it, or may be.
         if let Some(purse) = &entry.purse {
             drop(purse.take_back(None));
         }
+        let (view, _) = reset?;
         view.lanes.iter().for_each(|lane| entry.open(lane));
         Ok(())
     }

@@ -72,7 +72,7 @@ use crate::store::cluster::Engine;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
-use debts::Debtors;
+use debts::Debts;
 use defined::Defined;
 use job::Work;
 use keys::Keys;
@@ -165,7 +165,7 @@ pub(crate) struct SharedLimit {
     /// Runs a second from which a key is hot.
     hot: u64,
     keys: Keys,
-    debtors: Debtors,
+    debts: Debts,
     /// Of a leased limit.
     leasing: Option<Leasing>,
     /// When a denial was last told of, by this process's clock.
@@ -201,7 +201,7 @@ impl SharedLimit {
             crowd: Arc::clone(&shared.crowd),
             hot: shared.hot,
             keys: Keys::new(shared.max_keys),
-            debtors: Debtors::default(),
+            debts: Debts::default(),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases
                 .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))
@@ -260,11 +260,11 @@ impl SharedLimit {
         .await
     }
 
-    /// Puts work into a lane that is no call's, and sends it if the lane was idle. A refund has no deadline: if it can't be sent it
-    /// is kept.
+    /// Puts work into a lane that is no call's, and sends it if the lane was idle. A refund or a debt has no deadline: who goes by what
+    /// became of it has to know.
     fn put(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work) -> Seat {
         let due = match work {
-            Work::Refund(_) => Micros::MAX,
+            Work::Refund(_) | Work::Debt(_) => Micros::MAX,
             // A little longer than its request may take: that says what happened, a deadline only that it was late.
             _ => self.clock.now() + self.timeout.as_micros() as Micros * 9 / 8,
         };

@@ -52,11 +52,11 @@ impl SharedLimit {
                 }
                 (if is_behind { 0 } else { due }, None)
             }
-            Ok(allowed) => return self.take_turn(entry, permits, allowed, deadline).await,
+            Ok(allowed) => return self.take_turn(entry, allowed, deadline).await,
         };
         let arrival = Arrival { ticket, permits, deadline, due, trouble };
         let decided = Waiting::new(self, entry, arrival).await?;
-        self.take_turn(entry, permits, decided, deadline).await
+        self.take_turn(entry, decided, deadline).await
     }
 
     /// When an ask that was denied is worth another.
@@ -71,7 +71,6 @@ impl SharedLimit {
     async fn take_turn(
         self: &Arc<Self>,
         entry: &Arc<Entry>,
-        permits: u64,
         decided: Decision,
         deadline: Micros,
     ) -> Result<Decision, Error> {
@@ -82,7 +81,8 @@ impl SharedLimit {
         let due = self.clock.now().saturating_add(allowed.wait().as_micros() as Micros);
         if due > deadline {
             let denied = allowed.denied_by(due - deadline);
-            self.refund(entry, allowed.receipt(), permits).await?;
+            // Nobody waits for that: the call has to end.
+            drop(Turn::new(self, entry, allowed));
             return Ok(denied);
         }
         let turn = Turn::new(self, entry, allowed);

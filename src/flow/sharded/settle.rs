@@ -123,12 +123,19 @@ impl SharedLimit {
                 Err(miss) => return Err(miss.into_error()),
             };
             let debts = parts.into_iter().filter(|(_, part)| *part > 0);
-            let debts: Vec<_> = debts.map(|(lane, part)| (part, self.put(entry, lane, Work::Debt(part)))).collect();
-            for (part, debt) in debts {
+            let put = |(lane, part)| (lane, part, self.put(entry, lane, Work::Debt(part)));
+            let debts: Vec<_> = debts.map(put).collect();
+            for (lane, part, debt) in debts {
                 match debt.await {
                     Ok(_) => left -= part,
                     Err(Miss::Stale) => {}
-                    Err(miss) => return Err(miss.into_error()),
+                    Err(miss @ Miss::Ended { .. }) => return Err(miss.into_error()),
+                    Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown => return Err(error),
+                    // It surely was not: when the shard can be charged, it is.
+                    Err(Miss::Failed(_)) => {
+                        self.owe(lane, part);
+                        left -= part;
+                    }
                 }
             }
             if left == 0 {
