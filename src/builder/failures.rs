@@ -111,7 +111,7 @@ impl Builder {
     }
 
     /// The longest that one request to the store may take before it counts as lost: up to an hour. Default: 500 ms. A call does
-    /// not wait that long: it has its [deadline](Self::deadline). Refunds, looks and changes of limits may. Over a
+    /// not wait that long: it has its [deadline](Self::deadline). Plans and changes of limits may, for each of their steps. Over a
     /// `ClusterConnection` each redirect counts anew.
     ///
     /// ```

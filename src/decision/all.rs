@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::answer::{Allowed, Denied};
 use super::receipt::Receipt;
 use crate::ask::Ask;
 use crate::error::{Error, ErrorKind};
-use crate::flow::together::Together;
 
 /// What [`acquire_all`](crate::Limiter::acquire_all) came to: every ask was allowed, or nothing was charged.
 ///
@@ -237,7 +238,7 @@ impl AllReceipt {
     pub async fn refund(self) -> Result<(), Error> {
         let refunds =
             self.parts.into_iter().map(|(ask, receipt)| async move { ask.limit().refund(ask.key(), receipt).await });
-        Together::new(refunds).all().await.into_iter().collect()
+        join_all(refunds).await.into_iter().collect()
     }
 
     /// Corrects each charge to what the work did cost in the end, in the order of the asks, as
@@ -273,7 +274,7 @@ impl AllReceipt {
             .into_iter()
             .zip(actual)
             .map(|((ask, receipt), actual)| async move { ask.limit().settle(ask.key(), receipt, *actual).await });
-        Together::new(settled).all().await.into_iter().collect()
+        join_all(settled).await.into_iter().collect()
     }
 
     /// The receipts of the asks one by one, in their order.

@@ -3,7 +3,6 @@
 //! * [`call`]: one call, from its check to its decision.
 //! * [`line`]: the calls that wait for one key, in the order of their arrival.
 //! * [`wait`]: the future of a call that waits.
-//! * [`together`]: calls that are made side by side.
 //! * [`shadow`]: calls that are decided, and let pass all the same.
 //! * `sharded`: calls on a shared store.
 
@@ -12,7 +11,6 @@ pub(crate) mod line;
 pub(crate) mod shadow;
 #[cfg(feature = "redis")]
 pub(crate) mod sharded;
-pub(crate) mod together;
 mod wait;
 
 pub(crate) use line::Line;

@@ -7,7 +7,8 @@ use crate::error::{Error, ErrorKind};
 
 /// What a key takes along from its old limit to its new one.
 ///
-/// Whatever it is, nobody is locked out for longer than the new limit takes to refill. Another algorithm knows nothing of
+/// Whatever it is, nobody is locked out for longer than the new limit takes to refill, once all masters that have a share of the old limit can
+/// be reached: one that is away keeps its share, and the new limit is that much smaller until it is back. Another algorithm knows nothing of
 /// the old one's state: then a key begins with nothing available, unless it is [`Reset`](Carry::Reset).
 ///
 /// ```

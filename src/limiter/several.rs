@@ -1,10 +1,13 @@
 //! Several asks at once: one decision for each, or one for all of them.
 
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+
 use super::Limiter;
 use crate::ask::{Ask, Held};
 use crate::decision::{AllAllowed, AllDecision, AllDenied, Decision, Denied};
 use crate::error::Error;
-use crate::flow::together::Together;
 
 impl Limiter {
     /// Makes several asks side by side, and says what became of each, in the order in which they are given.
@@ -31,7 +34,7 @@ impl Limiter {
     /// ```
     pub async fn acquire_many(&self, asks: impl IntoIterator<Item = Ask>) -> Vec<Result<Decision, Error>> {
         let asks: Vec<Ask> = asks.into_iter().collect();
-        let taken = Together::new(asks.iter().map(Ask::take)).all().await;
+        let taken = join_all(asks.iter().map(Ask::take)).await;
         taken.into_iter().map(|held| held.map(Held::keep)).collect()
     }
 
@@ -73,14 +76,22 @@ impl Limiter {
     pub async fn acquire_all(&self, asks: impl IntoIterator<Item = Ask>) -> Result<AllDecision, Error> {
         let asks: Vec<Ask> = asks.into_iter().collect();
         // What makes no sense is found before anything is taken.
-        asks.iter().try_for_each(|ask| ask.limit().check(ask.key(), ask.permits()).map_err(|error| of(ask, error)))?;
+        let mut wanted = HashMap::with_capacity(asks.len());
+        for ask in &asks {
+            // Of one key all of them together: more than it ever holds is never allowed.
+            let permits: &mut u64 = wanted.entry((ask.limit().identity(), ask.key())).or_default();
+            *permits = permits.saturating_add(ask.permits());
+            let checked = ask.limit().check(ask.key(), ask.permits());
+            checked.and_then(|()| ask.limit().check(ask.key(), *permits)).map_err(|error| of(ask, error))?;
+        }
+        drop(wanted);
         // Nor is anything taken where somebody is known to say no: it would only have to go back.
         let denies = |(place, ask): (usize, &Ask)| Some((place, ask.limit().denies(ask.key(), ask.permits())?));
         let denials = denied(asks.iter().enumerate().filter_map(denies));
         if !denials.is_empty() {
             return Ok(AllDecision::Denied(AllDenied::new(asks, denials)));
         }
-        let taken = Together::new(asks.iter().map(Ask::take)).all().await;
+        let taken = join_all(asks.iter().map(Ask::take)).await;
         let mut held = Vec::with_capacity(taken.len());
         for (ask, taken) in asks.iter().zip(taken) {
             held.push(taken.map_err(|error| of(ask, error))?);

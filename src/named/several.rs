@@ -5,6 +5,7 @@ use crate::ask::Ask;
 use crate::decision::{Decision, Receipt};
 use crate::error::Error;
 use crate::key::check_key;
+use crate::sync::Arc;
 
 impl NamedLimit {
     /// What a call for so many permits of a key would ask, to be made together with others: see
@@ -20,6 +21,15 @@ impl NamedLimit {
     /// ```
     pub fn ask(&self, key: impl AsRef<[u8]>, permits: u64) -> Ask {
         Ask::new(self.clone(), key.as_ref(), permits)
+    }
+
+    /// What tells one limit from another, whatever clones there are of it.
+    pub(crate) fn identity(&self) -> usize {
+        match &self.on {
+            On::Local(definition) => Arc::as_ptr(definition).addr(),
+            #[cfg(feature = "redis")]
+            On::Shared(limit) => Arc::as_ptr(limit).addr(),
+        }
     }
 
     /// Whether such a call makes sense, as far as is known here.

@@ -139,6 +139,19 @@ fn what_makes_no_sense_is_found_before_anything_is_taken() {
     assert!(all(&limiter, Vec::new()).is_allowed(), "nobody said no");
 }
 
+/// Twice four of a key that holds six was "not yet", for ever.
+#[test]
+fn asks_of_one_key_are_checked_together() {
+    let (limiter, limits) = limits(&FakeClock::new());
+    let twice = |permits| [limits[0].ask("k", permits), limits[0].clone().ask("k", permits)];
+    assert_eq!(block_on(limiter.acquire_all(twice(4))).unwrap_err().kind(), ErrorKind::Never);
+    assert_eq!(left(&limits[0], "k"), 6);
+    assert!(block_on(limiter.acquire_all(twice(3))).unwrap().is_allowed());
+    // Of another key, or another limit, it is another matter.
+    let apart = [limits[0].ask("a", 4), limits[0].ask("b", 4), limits[1].ask("a", 1)];
+    assert!(block_on(limiter.acquire_all(apart)).unwrap().is_allowed());
+}
+
 #[test]
 fn one_receipt_is_good_for_all() {
     let (limiter, limits) = limits(&FakeClock::new());

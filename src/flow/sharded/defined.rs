@@ -182,12 +182,17 @@ impl SharedLimit {
     /// Goes by what the record says, if that is later than what this process goes by.
     fn heed(&self, record: &Entry) {
         let said = *record.load().ledger.wanted();
-        let mine = self.defined.load().definition;
-        if said.revision >= SET && said.revision > mine.revision {
-            self.largest.fetch_max(said.limit.burst(), Ordering::Relaxed);
-            self.defined.store(Arc::new(Defined::new(Definition { shards: mine.shards, ..said })));
-            self.split.store(0, Ordering::Relaxed);
+        let is_later = |mine: &Defined| said.revision >= SET && said.revision > mine.definition.revision;
+        if !is_later(&self.defined.load()) {
+            return;
         }
+        self.largest.fetch_max(said.limit.burst(), Ordering::Relaxed);
+        // Of two that were set, and are heard of at once, the later one stays.
+        self.defined.rcu(|mine| {
+            let shards = mine.definition.shards;
+            if is_later(mine) { Arc::new(Defined::new(Definition { shards, ..said })) } else { Arc::clone(mine) }
+        });
+        self.split.store(0, Ordering::Relaxed);
     }
 
     /// Whether a key under this ledger is to be split, as far as the topology is known.

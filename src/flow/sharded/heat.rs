@@ -44,7 +44,7 @@ impl Heat {
         }
         // Only who has heard of all shards can say that all of them have little to do; and those that were just lent have done nothing yet.
         let is_old = || now.saturating_sub(since) > self.cooling.load(Ordering::Relaxed);
-        if load < hot / COOL && loads.all(|load| load != UNKNOWN) && is_old() {
+        if load.saturating_mul(COOL) < hot && loads.all(|load| load != UNKNOWN) && is_old() {
             self.is_hot.store(false, Ordering::Relaxed);
             self.cooled.store(now.max(1), Ordering::Relaxed);
         }

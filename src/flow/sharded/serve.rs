@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
 use super::SharedLimit;
 use super::ceiling::SPREAD;
 use super::entry::Entry;
@@ -15,7 +17,6 @@ use crate::clock::{Alarm, Micros};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::{Error, ErrorKind};
 use crate::flow::Line;
-use crate::flow::together::Together;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -121,9 +122,9 @@ impl SharedLimit {
     async fn serve(self: &Arc<Self>, entry: &Arc<Entry>) {
         while let Some((permits, calls)) = self.next_in_line(entry).await {
             let calls = self.worth_asking(entry, permits, calls);
-            let mut asks = Together::new((0..calls).map(|_| self.ask_for_line(entry, permits)));
+            let mut asks: FuturesUnordered<_> = (0..calls).map(|_| self.ask_for_line(entry, permits)).collect();
             let (mut due, mut trouble) = (0, None);
-            while let Some((_, decided)) = asks.next().await {
+            while let Some(decided) = asks.next().await {
                 match decided {
                     Ok(Decision::Denied(denied)) => due = self.worth_it_at(denied.retry_after()),
                     Err(error) if error.kind() == ErrorKind::NotSent => {
