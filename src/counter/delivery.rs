@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::clocks::Clocks;
 use super::counters::overflow;
@@ -49,9 +49,11 @@ pub(super) struct Delivery {
 }
 
 /// What waits behind the request that is out to one shard of one key.
-#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Work>,
+    /// When the lane looks at deadlines next, and what has it look at once.
+    looks_at: Instant,
+    hurry: Arc<Notify>,
 }
 
 /// Where an add goes.
@@ -103,6 +105,7 @@ impl Delivery {
         let due = Instant::now() + self.deadline;
         let (say, told) = oneshot::channel();
         let Choice { shard, first } = self.choose(key);
+        let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
             if let Some(lane) = lanes.get_mut(&shard.sub_key) {
@@ -110,6 +113,7 @@ impl Delivery {
                     Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, due, say),
                     _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, due, say)),
                 }
+                lane.look_by(due);
                 return Ok(told);
             }
             if lanes.len() >= self.queue {
@@ -121,30 +125,36 @@ impl Delivery {
                 );
                 return Err(Error::new(ErrorKind::NotSent, "queue", message));
             }
-            let work = Work::new(&self.tally, amount, bound, due, say);
-            lanes.insert(shard.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
+            let queue = Queue::of(Work::new(&self.tally, amount, bound, due, say));
+            hurry = Arc::clone(&queue.hurry);
+            lanes.insert(shard.sub_key.clone(), queue);
         }
-        self.start(shard, first)?;
+        self.start(shard, first, hurry)?;
         Ok(told)
     }
 
-    fn start(self: &Arc<Self>, shard: Shard, first: Option<Shard>) -> Result<(), Error> {
-        let lane = Lane { delivery: Arc::downgrade(self), shard, first, is_over: false };
-        self.shards.engine.spawn(lane.drive()).map(drop)
+    fn start(self: &Arc<Self>, shard: Shard, first: Option<Shard>, hurry: Arc<Notify>) -> Result<(), Error> {
+        let lane = Lane { delivery: Arc::downgrade(self), shard, first, hurry, is_over: false };
+        self.shards.engine.spawn(lane.drive())
     }
 
     /// Surely not counted where it was sent to: it goes to the first shard instead.
     fn hand_over(self: &Arc<Self>, first: &Shard, work: Work) {
+        let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
             if let Some(lane) = lanes.get_mut(&first.sub_key) {
+                let due = work.due();
                 lane.waiting.push_back(work);
+                due.into_iter().for_each(|due| lane.look_by(due));
                 return;
             }
-            lanes.insert(first.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
+            let queue = Queue::of(work);
+            hurry = Arc::clone(&queue.hurry);
+            lanes.insert(first.sub_key.clone(), queue);
         }
         // If the limiter has ended, what waits ends with the lane, and is told as lost.
-        let _ = self.start(first.clone(), None);
+        let _ = self.start(first.clone(), None, hurry);
     }
 
     /// A key's first shard, unless that has too much to do: then any.
@@ -172,8 +182,8 @@ impl Delivery {
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
-    async fn send(self: &Arc<Self>, shard: &Shard, first: Option<&Shard>, mut attempt: Attempt) -> Option<Attempt> {
-        let now = Instant::now();
+    async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
+        let (shard, first, now) = (&lane.shard, lane.first.as_ref(), Instant::now());
         if let Some(first) = first
             && attempt.ends.is_none()
         {
@@ -205,12 +215,12 @@ impl Delivery {
             tokio::select! {
                 biased;
                 reply = &mut reply => break reply,
-                () = tokio::time::sleep_until(due.into()) => {
-                    let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
-                    if !self.expire(shard, &mut attempt.work, may_have_run) {
-                        return None;
-                    }
-                }
+                () = tokio::time::sleep_until(due.into()) => {}
+                () = lane.hurry.notified() => {}
+            }
+            let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
+            if !self.expire(shard, &mut attempt.work, may_have_run) {
+                return None;
             }
         };
         match reply {
@@ -253,12 +263,14 @@ impl Delivery {
         Some(attempt.again())
     }
 
-    /// When somebody who waits here has to be told something.
+    /// When somebody who waits here has to be told something. Whoever comes later and has less time says so.
     fn next_due(&self, shard: &Shard, work: &Work) -> Instant {
-        let lanes = lock(&self.lanes);
-        let waiting = lanes.get(&shard.sub_key).into_iter().flat_map(|lane| &lane.waiting).filter_map(Work::due);
         let far = Instant::now() + Duration::from_secs(3_600);
-        waiting.chain(work.due()).min().unwrap_or(far)
+        let own = work.due().unwrap_or(far);
+        let lanes = &mut *lock(&self.lanes);
+        let Some(lane) = lanes.get_mut(&shard.sub_key) else { return own };
+        lane.looks_at = lane.waiting.iter().filter_map(Work::due).min().map_or(own, |due| due.min(own));
+        lane.looks_at
     }
 
     /// Lets go of those who have waited long enough. `false`: the work itself is over.
@@ -268,6 +280,22 @@ impl Delivery {
             lane.waiting.retain_mut(|work| work.expire(now, false));
         }
         work.expire(now, may_have_run)
+    }
+}
+
+impl Queue {
+    fn of(work: Work) -> Self {
+        // The lane looks when it begins.
+        let looks_at = Instant::now();
+        Self { waiting: VecDeque::from([work]), looks_at, hurry: Arc::default() }
+    }
+
+    /// Somebody has to be told something by then.
+    fn look_by(&mut self, due: Instant) {
+        if due < self.looks_at {
+            self.looks_at = due;
+            self.hurry.notify_one();
+        }
     }
 }
 
@@ -285,6 +313,8 @@ struct Lane {
     shard: Shard,
     /// The key's first one, if that is another.
     first: Option<Shard>,
+    /// That of its queue.
+    hurry: Arc<Notify>,
     /// Nothing waits: the next add begins another one.
     is_over: bool,
 }
@@ -298,7 +328,7 @@ impl Lane {
                 self.is_over = true;
                 return;
             };
-            attempt = delivery.send(&self.shard, self.first.as_ref(), current).await;
+            attempt = delivery.send(&self, current).await;
             drop(delivery);
             let Some(mut failed) = attempt.take() else { continue };
             let again = Instant::now() + BACKOFF.wait(failed.failed);
@@ -306,7 +336,10 @@ impl Lane {
                 let Some(delivery) = self.delivery.upgrade() else { return };
                 let due = delivery.next_due(&self.shard, &failed.work).min(again);
                 drop(delivery);
-                tokio::time::sleep_until(due.into()).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(due.into()) => {}
+                    () = self.hurry.notified() => {}
+                }
                 let Some(delivery) = self.delivery.upgrade() else { return };
                 if !delivery.expire(&self.shard, &mut failed.work, failed.unknown_since.is_some()) {
                     break None;
