@@ -11,12 +11,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
+use super::asking::{Aim, into_error};
+use super::calls::Crowd;
 use super::clocks::Clocks;
 use super::counters::overflow;
 use super::hot::Hot;
 use super::kernel::{Once, Terms, Verdict};
+use super::patience::Patience;
 use super::shards::{Shard, Shards};
-use super::work::{Answer, Tally, Work};
+use super::work::{Answer, Caller, Tally, Work};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::observe;
@@ -30,14 +33,20 @@ use crate::wire::{CountReply, CountRun, Script};
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_secs(1), multiplier: 2.0, jitter: 0.5 };
 
+/// Callers that may wait for adds of one name, as many as for a shard of a limit: two million a second, none of which is answered. Beyond
+/// that adds go without one, and those with a bound don't go.
+const MOST_CALLERS: usize = 100_000;
+
+/// Requests that may wait for one shard. Adds without a bound are summed up and need one; of those with a bound each needs
+/// its own, and a thousand of 50 µs take as long as a call waits by default.
+const MOST_REQUESTS: usize = 1_000;
+
 pub(super) struct Delivery {
     pub shards: Shards,
     pub terms: Terms,
     name: Box<str>,
     /// How many shards of keys may have something undelivered.
     queue: usize,
-    /// The longest that an add keeps its caller.
-    deadline: Duration,
     /// Drawn with the first add: a process may fork until then.
     client: OnceLock<u64>,
     numbers: AtomicU64,
@@ -45,6 +54,8 @@ pub(super) struct Delivery {
     lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
     clocks: Clocks,
     hot: Hot,
+    /// Who waits for an answer, of all keys.
+    callers: Crowd,
     pub tally: Arc<Tally>,
 }
 
@@ -75,19 +86,20 @@ struct Attempt {
 }
 
 impl Delivery {
-    pub(super) fn new(shards: Shards, name: &str, terms: Terms, queue: usize, deadline: Duration) -> Self {
+    pub(super) fn new(shards: Shards, name: &str, terms: Terms, queue: usize) -> Self {
+        let tally = Arc::new(Tally::new(name, &shards.calls.missed));
         Self {
             shards,
             terms,
             name: name.into(),
             queue,
-            deadline,
             client: OnceLock::new(),
             numbers: AtomicU64::new(0),
             lanes: Mutex::default(),
             clocks: Clocks::new(),
             hot: Hot::default(),
-            tally: Arc::new(Tally::new(name)),
+            callers: Crowd::new(&Arc::default(), MOST_CALLERS),
+            tally,
         }
     }
 
@@ -100,18 +112,28 @@ impl Delivery {
         key: &[u8],
         amount: i64,
         bound: Option<i64>,
+        patience: Patience,
     ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Error> {
         self.shards.engine.check()?;
-        let due = Instant::now() + self.deadline;
+        let due = self.shards.calls.due(patience);
         let (say, told) = oneshot::channel();
+        let caller = match self.callers.enter_one() {
+            Some(seat) => Some(Caller::new(due, say, seat)),
+            None if bound.is_none() => self.tally.queued_at_once(say),
+            None => return Err(self.tally.crowded(format_args!("{MOST_CALLERS} adds of all keys"))),
+        };
         let Choice { shard, first } = self.choose(key);
         let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
             if let Some(lane) = lanes.get_mut(&shard.sub_key) {
+                let is_full = lane.waiting.len() >= MOST_REQUESTS;
                 match lane.waiting.back_mut() {
-                    Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, due, say),
-                    _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, due, say)),
+                    Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, caller),
+                    _ if is_full => {
+                        return Err(self.tally.crowded(format_args!("{MOST_REQUESTS} requests to its shard")));
+                    }
+                    _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, caller)),
                 }
                 lane.look_by(due);
                 return Ok(told);
@@ -125,7 +147,7 @@ impl Delivery {
                 );
                 return Err(Error::new(ErrorKind::NotSent, "queue", message));
             }
-            let queue = Queue::of(Work::new(&self.tally, amount, bound, due, say));
+            let queue = Queue::of(Work::new(&self.tally, amount, bound, caller));
             hurry = Arc::clone(&queue.hurry);
             lanes.insert(shard.sub_key.clone(), queue);
         }
@@ -146,7 +168,9 @@ impl Delivery {
             if let Some(lane) = lanes.get_mut(&first.sub_key) {
                 let due = work.due();
                 lane.waiting.push_back(work);
-                due.into_iter().for_each(|due| lane.look_by(due));
+                if let Some(due) = due {
+                    lane.look_by(due);
+                }
                 return;
             }
             let queue = Queue::of(work);
@@ -257,7 +281,7 @@ impl Delivery {
             attempt.unknown_since = Some(since);
         } else if attempt.work.bound.is_some() && attempt.unknown_since.is_none() {
             // Whoever asks whether there is room wants to know now, not that it is asked later.
-            attempt.work.refuse(&super::shards::into_error(fault.clone()));
+            attempt.work.refuse(&into_error(Aim::Change, fault.clone()));
             return None;
         }
         Some(attempt.again())
