@@ -1,7 +1,7 @@
 //! Adds that the store can't take when they come: delivered later, each once, or told.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::shared::{Server, client, eventually};
 use redis::cmd;
@@ -16,11 +16,22 @@ fn limiter(server: &Server) -> Limiter {
     client(server).hot(10).timeout(Duration::from_millis(300)).deadline(Duration::from_millis(50)).build().unwrap()
 }
 
+/// However long a busy machine takes to read it.
+async fn total(counters: &Counters) -> i64 {
+    let mut total = None;
+    eventually("it is read", async || {
+        total = counters.deadline(LONG).get("k").await.ok();
+        total.is_some()
+    })
+    .await;
+    total.expect("it was read")
+}
+
 /// The first add opens a connection, and may take longer than its deadline.
 async fn first(counters: &Counters) {
     let _ = counters.add("k", 1).await.unwrap();
     counters.flush(LONG).await.unwrap();
-    assert_eq!(counters.get("k").await.unwrap(), 1);
+    assert_eq!(total(counters).await, 1);
 }
 
 fn counters(server: &Server, settings: CounterSettings) -> Counters {
@@ -109,7 +120,7 @@ async fn a_million_adds_are_a_million() {
         assert_eq!((client.undelivered(), client.dropped().refused, client.dropped().unknown), (0, 0, 0));
     }
     let reader = counters(&server, settings());
-    let totals = reader.get_many((0..KEYS).map(|key| format!("key:{key}"))).await;
+    let totals = reader.deadline(LONG).get_many((0..KEYS).map(|key| format!("key:{key}"))).await;
     assert_eq!(totals.into_iter().map(|total| total.unwrap() as u64).sum::<u64>(), MILLION);
     // They were hot: the other shards have a part of it.
     let sub_keys: Vec<Vec<u8>> = cmd("KEYS").arg("*::count:*").query(&mut server.connection()).unwrap();
@@ -131,8 +142,26 @@ async fn what_waits_for_a_server_is_counted_once() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     server.resume();
     counters.flush(LONG).await.unwrap();
-    assert_eq!(counters.get("k").await.unwrap(), 111);
+    assert_eq!(total(&counters).await, 111);
     assert_eq!(counters.dropped().unknown, 0);
+}
+
+/// The first to be late was told; those who came after him waited until his request was given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_while_a_request_hangs_is_told_by_his_deadline() {
+    let server = Server::start(&[]);
+    let builder = client(&server).timeout(Duration::from_secs(20)).deadline(Duration::from_millis(50));
+    let counters = builder.build().unwrap().counters("clicks", CounterSettings::new(DAY)).unwrap();
+    first(&counters).await;
+    server.pause();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        assert_eq!(counters.add("k", 1).await.unwrap(), Added::Queued);
+        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    }
+    server.resume();
+    counters.flush(LONG).await.unwrap();
+    assert_eq!(total(&counters).await, 6);
 }
 
 /// A copy that runs when the shard may have forgotten its number could be the second: it does not count, and is told.
@@ -149,7 +178,7 @@ async fn what_is_older_than_the_horizon_is_told_and_never_sent_again() {
     server.resume();
     assert_eq!(counters.add("k", 100).await.map(|_| ()), Ok(()));
     counters.flush(LONG).await.unwrap();
-    assert_eq!(counters.get("k").await.unwrap(), 101, "no late copy counted");
+    assert_eq!(total(&counters).await, 101, "no late copy counted");
 }
 
 /// Whoever asks whether there is room is told by his deadline, and what he was told stays true.
@@ -193,8 +222,7 @@ async fn one_with_a_bound_is_never_queued() {
     server.restart();
     eventually("it answers again", async || add().await.is_ok()).await;
     let (counted, unknown) = (counted.into_inner(), unknown.into_inner());
-    let mut total = 0;
-    eventually("it is read", async || counters.get("k").await.map(|read| total = read).is_ok()).await;
+    let total = total(&counters).await;
     assert!((counted..=counted + unknown).contains(&total), "{counted} and {unknown} unknown: {total}");
 }
 
@@ -231,7 +259,7 @@ async fn a_shutdown_delivers_what_is_queued() {
     server.resume();
     ending.await.unwrap().unwrap();
     assert_eq!((clicks.undelivered(), clicks.dropped().unknown), (0, 0));
-    assert_eq!(counters(&server, CounterSettings::new(DAY)).get("k").await.unwrap(), 11);
+    assert_eq!(total(&counters(&server, CounterSettings::new(DAY))).await, 11);
 }
 
 /// Nobody is left who could ask: what is queued ends with its limiter, and so do its tasks.
