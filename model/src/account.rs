@@ -12,10 +12,10 @@ use crate::escrow::Report;
 use crate::limit::Limit;
 use crate::wire::{Grant, GrantId, Ledger, Status};
 
-/// Parts of a permit: what a permit costs in any share divides it, where a period is 3 ms.
-pub(super) const PERMIT: i64 = 3_000;
+/// Parts of a permit: what a permit costs in any share divides it, where periods are 2 or 3 ms.
+pub(super) const PERMIT: i64 = 6_000;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Account {
     pub admitted: i64,
     /// What the limit allows until now.
@@ -46,8 +46,18 @@ impl Account {
         self.admitted += permits as i64 * PERMIT;
     }
 
+    /// What was granted was of no use to anybody, and goes back.
+    pub(super) fn refund(&mut self, permits: u64) {
+        self.admitted -= permits as i64 * PERMIT;
+    }
+
     pub(super) fn allow(&mut self, permits: u64) {
         self.allowed += permits as i64 * PERMIT;
+    }
+
+    /// There is `more` to spend, of which so many permits are allowed.
+    pub(super) fn allow_more(&mut self, more: i64, permits: u64) {
+        self.allowed += more.clamp(0, permits as i64 * PERMIT);
     }
 
     pub(super) fn tick(&mut self, rates: Rates) {
@@ -120,8 +130,37 @@ impl World {
         rates
     }
 
-    /// All that anybody could still spend.
+    /// All that anybody could still spend, or that is on its way back to where somebody could.
     pub(super) fn spendable(&self, setup: &Setup) -> i64 {
+        let refunds = self.flying.iter().map(|message| match message.request {
+            Request::Refund { permits, .. } => permits as i64 * PERMIT,
+            _ => 0,
+        });
+        self.held(setup) + refunds.sum::<i64>()
+    }
+
+    /// The most that there may be to spend at once: the burst of the limit in force. What is left of a larger one is more for as
+    /// long as it is out, and home has nothing meanwhile.
+    pub(super) fn holds(&self, setup: &Setup) -> i64 {
+        let most = match self.home_ledger() {
+            None => self.largest(setup).burst(),
+            Some(ledger) => ledger.limit().burst().max(ledger.grants.iter().map(|grant| grant.burst).sum()),
+        };
+        most as i64 * PERMIT
+    }
+
+    /// What there is in shares that home knows nothing of any more, and somebody else does.
+    pub(super) fn forgotten(&self) -> i64 {
+        let lent = self.shards.iter().filter_map(|shard| match &shard.key {
+            Some(SubKey::Lent(id, held)) => Some((*id, held)),
+            _ => None,
+        });
+        let is_lent = |id| self.home_ledger().is_some_and(|ledger| grant_of(ledger, id).is_some());
+        lent.filter(|(id, _)| !is_lent(*id) && self.is_known(*id)).map(|(_, held)| level(held)).sum()
+    }
+
+    /// All that anybody could spend now.
+    pub(super) fn held(&self, setup: &Setup) -> i64 {
         // A home that is not there can be made anew by whoever knows nothing of it.
         let home = self.home.key.as_ref().map(|home| level(&home.held.at(Setup::home_clock(self.now))));
         let home = home.unwrap_or_else(|| self.largest(setup).burst() as i64 * PERMIT);
@@ -202,7 +241,7 @@ impl World {
     }
 
     /// A replica has taken over that has home as it was `before`. What its last write had taken from it may be spent again:
-    /// the bursts of the shares that it lent, or the permits of calls.
+    /// the bursts of the shares that it lent, or the permits of calls; and it may have taken over another limit.
     pub(super) fn allow_lost(&mut self, setup: &Setup, before: Option<&Home>) {
         let (Some(home), Some(before)) = (&self.home.key, before) else {
             self.account.allow(self.largest(setup).burst());
@@ -215,7 +254,11 @@ impl World {
         }
         let lost = |grant: &&Grant| grant_of(&before.known.ledger, grant.id).is_none();
         let burst = home.known.ledger.grants.iter().filter(lost).map(|grant| grant.burst).sum();
+        // It knows nothing of a limit that was lowered: since then it has refilled by the one before.
+        let faster = limit_rate(before.known.ledger.limit()) - limit_rate(home.known.ledger.limit());
+        let refilled = faster.max(0) * i64::from(self.now - self.home.written);
         self.account.allow(burst);
+        self.account.allowed += refilled;
     }
 
     /// Home was `before`, and has forgotten that shares are in use. Those that are gone may be installed once more, as long as that

@@ -3,14 +3,15 @@
 use std::hash::{Hash, Hasher};
 
 use super::message::{Request, Rewriting};
+use super::mistakes;
 use super::scripts::unknown;
-use super::server::{Held, Home, Known};
+use super::server::{Home, Known};
 use super::setup::{Broken, Setup, TICK};
 use crate::clock::Micros;
-use crate::escrow::{self, Report, Step, Wish, Write, next_step};
+use crate::escrow::{self, News, Report, Step, Wish, Write, news, next_step};
 use crate::plan::Definition;
 use crate::sync::Arc;
-use crate::wire::{CloseReply, Grant, GrantId, InstallReply, Kind, Status};
+use crate::wire::{CloseReply, Grant, GrantId, InstallReply, Ledger, Status};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Client {
@@ -55,6 +56,15 @@ impl Hash for Attempt {
     }
 }
 
+/// What is the case around a client that takes a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub plan: u8,
+    pub now: u8,
+    /// Shards out of reach.
+    pub away: u8,
+}
+
 /// What home holds, as a client hears it.
 pub(super) enum Heard<'a> {
     Written(&'a Arc<Known>),
@@ -76,6 +86,11 @@ impl Client {
         self.view.ledger.grants.iter().filter(|grant| grant.status == Status::Live)
     }
 
+    /// The grant that its calls on a shard name.
+    pub(super) fn lane_at(&self, slot: usize) -> Option<GrantId> {
+        self.lanes().find(|grant| usize::from(grant.slot.number()) == slot).map(|grant| grant.id)
+    }
+
     /// What shards have said in this attempt.
     pub(super) fn heard_reports(&self) -> impl Iterator<Item = &Report> {
         let heard = match &self.attempt {
@@ -92,9 +107,11 @@ impl Client {
     }
 
     fn next_step(&self, setup: &Setup, plan: u8) -> Step {
-        let slots = |ledger: &crate::wire::Ledger| Some(setup.slots(plan, ledger));
+        let mut reports = self.reports();
+        mistakes::report(setup.broken, &self.view.ledger, &mut reports);
+        let slots = |ledger: &Ledger| Some(setup.slots(plan, ledger));
         let wish = Wish { definition: setup.definition(self.told), slots: &slots };
-        next_step(&self.view.ledger, &self.reports(), &wish)
+        next_step(&self.view.ledger, &reports, &wish)
     }
 
     /// Whether there is anything to do, unless it waits for a reply.
@@ -107,19 +124,19 @@ impl Client {
     }
 
     /// Takes the next step. What it sends.
-    pub(super) fn step(&mut self, setup: &Setup, plan: u8, home: Option<&Home>, now: u8) -> Vec<Request> {
+    pub(super) fn step(&mut self, setup: &Setup, around: Around, home: Option<&Home>) -> Vec<Request> {
         match self.attempt.take() {
             Some(Attempt::Stale(id)) => {
-                self.hear_home(home.map(|home| &home.known));
+                self.hear_home(home.map(|home| &home.known), true);
                 if self.attempt.is_none() && self.lanes().any(|grant| grant.id == id) {
                     self.attempt = Some(Attempt::Settle(vec![(id, Report::Lost)]));
                 }
                 Vec::new()
             }
-            Some(Attempt::Assert(found)) => self.assert_again(setup, found, now),
+            Some(Attempt::Assert(found)) => self.assert_again(setup, found, around.now),
             attempt => {
                 self.attempt = attempt;
-                match self.next_step(setup, plan) {
+                match self.next_step(setup, around.plan) {
                     Step::Done => {
                         self.attempt = None;
                         Vec::new()
@@ -128,28 +145,37 @@ impl Client {
                         self.attempt.get_or_insert_with(|| Attempt::Settle(Vec::new()));
                         grants.iter().map(|index| Request::about(&self.view.ledger.grants[*index])).collect()
                     }
-                    Step::Write(mut write) => {
-                        if setup.broken == Some(Broken::KeepsReturned) {
-                            self.keep_returned(&mut write);
-                        }
-                        self.attempt.get_or_insert_with(|| Attempt::Settle(Vec::new()));
-                        let fresh = self.fresh(setup, &write, now);
-                        vec![self.send(Some(self.view.id), *write, fresh, now)]
-                    }
+                    Step::Write(write) => self.write(setup, around, *write),
                 }
             }
         }
     }
 
-    /// The new grants of a ledger, with the time until which they may be installed.
-    fn fresh(&mut self, setup: &Setup, write: &Write, now: u8) -> Vec<Grant> {
+    fn write(&mut self, setup: &Setup, around: Around, mut write: Write) -> Vec<Request> {
+        mistakes::write(setup.broken, &self.view.ledger, &mut write);
+        let fresh = self.fresh(setup, around, &write);
+        let same = Ledger { cost: self.view.ledger.cost, ..write.ledger.clone() } == self.view.ledger;
+        // All that is left to do is to lend to shards that can't be reached.
+        if fresh.is_empty() && same && write.back.is_empty() {
+            self.fail();
+            return Vec::new();
+        }
+        self.attempt.get_or_insert_with(|| Attempt::Settle(Vec::new()));
+        vec![self.send(Some(self.view.id), write, fresh, around.now)]
+    }
+
+    /// The new grants of a ledger, with the time until which they may be installed. A shard whose clock can't be asked gets none.
+    fn fresh(&mut self, setup: &Setup, around: Around, write: &Write) -> Vec<Grant> {
         let mut grants = Vec::new();
         for target in &write.fresh {
-            let clock = setup.clock(target.slot.number().into(), now);
-            let not_after = clock + Micros::from(setup.install_within) * TICK;
+            let slot = usize::from(target.slot.number());
+            if around.away >> slot & 1 == 1 {
+                continue;
+            }
+            let not_after = setup.clock(slot, around.now) + Micros::from(setup.install_within) * TICK;
             grants.push(Grant {
                 slot: target.slot,
-                id: self.next_id(now),
+                id: self.next_id(around.now),
                 permits: target.permits,
                 burst: target.burst,
                 cost: write.ledger.cost,
@@ -177,7 +203,8 @@ impl Client {
         }
         let write = escrow::assert_again(&self.view.ledger, found.as_ref().map(|found| &found.ledger));
         match (write, found) {
-            (Some(write), found) => {
+            (Some(mut write), found) => {
+                mistakes::assert_again(setup.broken, &self.view.ledger, &mut write);
                 let request = self.send(found.as_ref().map(|found| found.id), write, Vec::new(), now);
                 self.attempt = Some(Attempt::Assert(found));
                 vec![request]
@@ -193,22 +220,32 @@ impl Client {
         }
     }
 
-    /// Home's word, in answer to a call or a look.
-    pub(super) fn hear_home(&mut self, home: Option<&Arc<Known>>) {
+    /// Home's word, in answer to a call or a look. `is_after`: that was sent after the client heard of the ledger that it knows.
+    pub(super) fn hear_home(&mut self, home: Option<&Arc<Known>>, is_after: bool) {
         let Some(known) = home else {
-            self.attempt.get_or_insert(Attempt::Assert(None));
+            if is_after {
+                self.attempt.get_or_insert(Attempt::Assert(None));
+            }
             return;
         };
         self.heard = true;
         self.failed = false;
-        if known.id == self.view.id {
-            return;
+        match news(self.view.id, known.id, is_after) {
+            News::Same | News::Old => {}
+            News::Later => self.view = Arc::clone(known),
+            News::Forgot => {
+                self.attempt.get_or_insert_with(|| Attempt::Assert(Some(Arc::clone(known))));
+            }
         }
-        if self.view.id.stamp > known.id.stamp {
-            self.attempt.get_or_insert_with(|| Attempt::Assert(Some(Arc::clone(known))));
-        } else {
-            self.view = Arc::clone(known);
+    }
+
+    /// A shard did not know its grant. Whether that is news.
+    pub(super) fn find_stale(&mut self, id: GrantId) -> bool {
+        let is_news = self.attempt.is_none() && self.lanes().any(|grant| grant.id == id);
+        if is_news {
+            self.attempt = Some(Attempt::Stale(id));
         }
+        is_news
     }
 
     /// Home's word, in answer to a ledger that was to be written.
@@ -258,22 +295,9 @@ impl Client {
             CloseReply::Closed { tombstone, .. } => tombstone.unwrap_or_default(),
             CloseReply::Newer { .. } => Vec::new(),
         };
-        let grant = self.view.ledger.grants.iter().find(|grant| grant.id == id);
-        if let (Some(Broken::AbsentIsFull), true, Some(grant)) = (broken, left.is_empty(), grant) {
-            let share = crate::limit::Share::part(self.view.ledger.limit(), grant.cost, grant.permits, grant.burst);
-            let crate::limit::Share::Bucket(bucket) = share else { panic!("the model knows buckets only") };
-            let bucket = crate::kernel::bucket::Bucket { level: bucket.capacity, seen: 0 };
-            let full = Held::new(share, crate::kernel::State::Bucket(bucket));
-            return Report::Closed(full.pack(Kind::Tombstone, id));
+        if broken == Some(Broken::AbsentIsFull) && left.is_empty() {
+            return Report::Closed(mistakes::full(&self.view.ledger, id));
         }
         Report::Closed(left)
-    }
-
-    /// What returned stays in the ledger: a mistake.
-    fn keep_returned(&self, write: &mut Write) {
-        let is_gone = |grant: &&Grant| write.ledger.grants.iter().all(|other| other.id != grant.id);
-        let kept: Vec<Grant> = self.view.ledger.grants.iter().filter(is_gone).cloned().collect();
-        write.fresh.retain(|fresh| kept.iter().all(|grant| grant.slot != fresh.slot));
-        write.ledger.grants.extend(kept);
     }
 }

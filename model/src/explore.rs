@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use super::forward::Ends;
 use super::laws::Law;
 use super::setup::Setup;
 use super::story::tell;
@@ -34,7 +35,7 @@ pub fn breaks(name: &str, law: Law, setup: &Setup) {
 /// The history of a state in which one of the laws does not hold.
 fn explore(name: &str, setup: &Setup, laws: &'static [Law]) -> Option<String> {
     let began = Instant::now();
-    let model = Explored { setup: setup.clone(), laws };
+    let model = Explored { setup: setup.clone(), laws, ends: Ends::default() };
     let checker = model.checker().threads(THREADS).finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let (states, seconds) = (checker.unique_state_count(), began.elapsed().as_secs_f64());
     println!("{name}: {states} states in {seconds:.1} s");

@@ -26,26 +26,24 @@ impl World {
                 self.deliver(setup, &message);
                 self.flying.send(Message { awaited: false, ..message });
             }
-            Fault::Crash => {
-                self.flying.give_up(of);
-                let Client { told, ids, .. } = self.clients[of];
-                self.clients[of] = Client::new(setup, told, ids);
-            }
+            Fault::Crash => self.restart(setup, of, self.clients[of].told),
+            Fault::Replace => self.restart(setup, of, 0),
+            Fault::Cut => self.away |= 1 << of,
+            Fault::LateCall => self.answer_late(setup, of / self.shards.len(), of % self.shards.len()),
             Fault::WipeShare => self.shards[of] = Server::new(None),
             Fault::WipeNewShare => {
-                self.account.allow(self.shards[of].key.and_then(|key| key.held()).map_or(0, |held| held.share.burst));
-                self.shards[of] = Server::new(None);
+                let burst = self.shards[of].key.and_then(|key| key.held()).map_or(0, |held| held.share.burst);
+                self.at_most(setup, burst, |world| world.shards[of] = Server::new(None));
             }
             Fault::WipeHome => {
-                self.account.allow(self.largest(setup).burst());
-                self.home = Server::new(None);
+                let burst = self.largest(setup).burst();
+                self.at_most(setup, burst, |world| world.home = Server::new(None));
             }
             Fault::FailShard => {
                 let before = self.shards[of].before.take().and_then(|before| *before);
-                for key in [self.shards[of].key, before].into_iter().flatten() {
-                    self.account.allow(key.held().map_or(0, |held| held.share.burst));
-                }
-                self.shards[of].key = before;
+                let held = [self.shards[of].key, before].into_iter().flatten().filter_map(|key| key.held());
+                let burst = held.map(|held| held.share.burst).max().unwrap_or(0);
+                self.at_most(setup, burst, |world| world.shards[of].key = before);
             }
             Fault::FailHome => {
                 let before = self.home.before.take().and_then(|before| *before);
@@ -56,8 +54,21 @@ impl World {
         }
     }
 
+    /// Something is forgotten: what anybody can spend more than before is allowed, up to so many permits.
+    fn at_most(&mut self, setup: &Setup, permits: u64, forget: impl FnOnce(&mut Self)) {
+        let before = self.spendable(setup);
+        forget(self);
+        self.account.allow_more(self.spendable(setup) - before, permits);
+    }
+
+    fn restart(&mut self, setup: &Setup, client: usize, told: u8) {
+        self.flying.give_up(client);
+        self.answers.retain(|answer| answer.client != client);
+        self.clients[client] = Client::new(setup, told, self.clients[client].ids);
+    }
+
     /// The client of a request that was lost, or took too long.
-    fn unheard(&mut self, message: &Message) {
+    pub(super) fn unheard(&mut self, message: &Message) {
         if !message.awaited {
             return;
         }
@@ -65,6 +76,7 @@ impl World {
         match &message.request {
             Request::Install { id, .. } | Request::Close { id, .. } => client.hear_shard(*id, None),
             Request::Home(_) => client.fail(),
+            Request::Refund { .. } => {}
         }
     }
 
@@ -72,11 +84,23 @@ impl World {
     pub(super) fn faults(&self, setup: &Setup, events: &mut Vec<Event>) {
         for fault in setup.faults {
             let possible: Vec<usize> = match fault {
-                Fault::Lose | Fault::Repeat => (0..self.flying.len()).collect(),
+                Fault::Lose => (0..self.flying.len()).collect(),
+                // A refund is never sent again: it may have been carried out.
+                Fault::Repeat => {
+                    let steps = self.flying.iter().enumerate();
+                    let steps = steps.filter(|(_, message)| !matches!(message.request, Request::Refund { .. }));
+                    steps.map(|(index, _)| index).collect()
+                }
                 Fault::Late => (0..self.clients.len()).filter(|client| self.flying.awaited_by(*client)).collect(),
-                Fault::Crash => {
+                Fault::Crash | Fault::Replace => {
                     let fresh = |client: &Client| !client.heard && client.attempt.is_none();
                     (0..self.clients.len()).filter(|client| !fresh(&self.clients[*client])).collect()
+                }
+                Fault::Cut => (1..self.shards.len()).filter(|slot| !self.is_away(*slot)).collect(),
+                Fault::LateCall => {
+                    let calls = 0..self.clients.len() * self.shards.len();
+                    let of = |call| (call / self.shards.len(), call % self.shards.len());
+                    calls.filter(|call| self.says_something(setup, of(*call).0, of(*call).1)).collect()
                 }
                 Fault::WipeShare => self.wipeable(|slot| !self.may_be_installed(setup, slot)),
                 Fault::WipeNewShare => self.wipeable(|slot| self.may_be_installed(setup, slot)),

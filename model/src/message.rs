@@ -1,5 +1,5 @@
-//! Requests on their way. A reply is heard as soon as its request has been carried out, or never: a client that hears it later
-//! does just what one does that takes its next step later.
+//! Requests on their way. The reply to a step is heard as soon as its request has been carried out, or never: a client that hears
+//! it later does just what one does that takes its next step later. Calls go on meanwhile, so their answers may be late (`calls`).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,6 +7,9 @@ use crate::clock::Micros;
 use crate::escrow::Write;
 use crate::sync::Arc;
 use crate::wire::{Grant, GrantId, Status};
+
+/// Home's slot.
+pub(super) const HOME: usize = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Message {
@@ -18,8 +21,22 @@ pub(super) struct Message {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
-    Install { slot: usize, id: GrantId, state: Arc<[u8]>, not_after: Micros },
-    Close { slot: usize, id: GrantId },
+    Install {
+        slot: usize,
+        id: GrantId,
+        state: Arc<[u8]>,
+        not_after: Micros,
+    },
+    Close {
+        slot: usize,
+        id: GrantId,
+    },
+    /// What a call was granted and came too late for comes back to where it was charged. Home takes it under any id.
+    Refund {
+        slot: usize,
+        id: GrantId,
+        permits: u64,
+    },
     Home(Arc<Rewriting>),
 }
 
@@ -55,6 +72,15 @@ impl Request {
             Status::Live | Status::Recalled { .. } => Self::Close { slot, id },
         }
     }
+
+    /// The shard that it goes to; none if that is home.
+    pub(super) fn slot(&self) -> Option<usize> {
+        match self {
+            Self::Install { slot, .. } | Self::Close { slot, .. } => Some(*slot),
+            Self::Refund { slot, .. } => Some(*slot).filter(|slot| *slot != HOME),
+            Self::Home(_) => None,
+        }
+    }
 }
 
 /// All requests on their way: which was sent first makes no difference.
@@ -68,6 +94,15 @@ impl Flying {
         let print = hasher.finish();
         let at = self.0.partition_point(|(other, _)| *other < print);
         self.0.insert(at, (print, message));
+    }
+
+    /// Nobody waits for it. One that waits to be carried out already stands for both: else whoever asks a shard that is out of
+    /// reach again and again would fill the world.
+    pub(super) fn leave(&mut self, message: Message) {
+        let message = Message { awaited: false, ..message };
+        if !self.iter().any(|other| *other == message) {
+            self.send(message);
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Message> {

@@ -5,7 +5,7 @@ use super::server::{Held, Home, Known, SubKey};
 use super::setup::Broken;
 use crate::clock::Micros;
 use crate::kernel::rewrite::{Back, Rewrite, rewrite};
-use crate::kernel::{Ask, Batch, Verdict};
+use crate::kernel::{Ask, Batch, Refund, Verdict};
 use crate::limit::Share;
 use crate::plan::Definition;
 use crate::sync::Arc;
@@ -23,6 +23,15 @@ pub(super) fn acquire(held: Held, now: Micros) -> (Held, u64) {
     let mut state = Some(state);
     crate::kernel::state::run(&mut state, &share, now, &Batch { asks: &asks, ..Batch::default() }, &mut verdicts);
     (Held::new(share, state.expect("a run leaves a state")), verdicts[0].granted)
+}
+
+/// `bucket.lua` with a refund alone.
+pub(super) fn refund(held: Held, permits: u64, now: Micros) -> Held {
+    let refunds = [Refund { permits, at: now, line: 0 }];
+    let (share, state) = held.parts();
+    let mut state = Some(state);
+    crate::kernel::state::run(&mut state, &share, now, &Batch { refunds: &refunds, ..Batch::default() }, &mut []);
+    Held::new(share, state.expect("a run leaves a state"))
 }
 
 /// The home that `bucket.lua` makes where nothing is: full, since nobody ever used it.
@@ -87,8 +96,17 @@ pub(super) fn home(
     let mut backs: Vec<Back> =
         back.iter().map(|(_, held)| Back { permits: held.share.burst, left: Some(held.parts()) }).collect();
     backs.resize(run.write.back.len(), Back { permits: 0, left: None });
+    let home = match &ledger.next {
+        Some(next) if broken == Some(Broken::RaisesFirst) => Share::whole(&next.limit),
+        _ => match (broken, run.write.carry, stored) {
+            (Some(Broken::KeepsBurst), Some(_), Some(stored)) => {
+                Share::part(ledger.limit(), ledger.cost, ledger.home_parts().0, stored.held.share.burst)
+            }
+            _ => ledger.home_share(),
+        },
+    };
     let to = Rewrite {
-        home: ledger.home_share(),
+        home,
         carry: run.write.carry.map(|(carry, before)| (carry, before, ledger.limit().burst())),
         deduct: run.write.deduct,
         back: &backs,

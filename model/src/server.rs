@@ -15,16 +15,20 @@ pub(super) struct Server<T> {
     pub key: Option<T>,
     /// As it was before the last write: what a replica has that has not seen that one. None if nobody will ask.
     pub before: Option<Box<Option<T>>>,
+    /// When the last write was, if anybody will ask.
+    pub written: u8,
 }
 
 impl<T> Server<T> {
     pub(super) fn new(key: Option<T>) -> Self {
-        Self { key, before: None }
+        Self { key, before: None, written: 0 }
     }
 
-    pub(super) fn write(&mut self, key: Option<T>, remember: bool) {
+    /// It is remembered at this time what was there before; or not at all.
+    pub(super) fn write(&mut self, key: Option<T>, remember: Option<u8>) {
         let before = std::mem::replace(&mut self.key, key);
-        self.before = remember.then(|| Box::new(before));
+        self.before = remember.map(|_| Box::new(before));
+        self.written = remember.unwrap_or(0);
     }
 }
 

@@ -16,11 +16,12 @@ const START: Micros = 10 * TICK;
 pub struct Setup {
     /// Processes that use the key.
     pub clients: usize,
-    /// The limit, and those that are defined after it. All have a period of 3 ms: then every share is exact in thousandths
-    /// of a permit.
+    /// The limit, and those that are defined after it. All have a period of 2 or 3 ms: then every share is exact in the books.
     pub limits: &'static [&'static str],
     /// The slots of the key's shards besides home, and those after a change of the cluster, and so on.
     pub plans: &'static [&'static [u16]],
+    /// The key is split already when the world begins, and everybody knows.
+    pub split: bool,
     /// Ticks that the clock makes.
     pub ticks: u8,
     /// Ticks after a grant in which it may be installed.
@@ -48,6 +49,14 @@ pub enum Fault {
     Repeat,
     /// A client ends, and begins again knowing nothing.
     Crash,
+    /// A client ends, and one begins in its place that was told the first limit. So does one that ends while it sets a limit:
+    /// whether that comes into force depends on how far it has come.
+    Replace,
+    /// A shard can't be reached by those who would move its share, until it is back. Calls may still use it: others than those
+    /// may reach it.
+    Cut,
+    /// The answer to a call is heard after anything else has happened.
+    LateCall,
     /// A share's sub-key is gone, later than anybody may install it.
     WipeShare,
     /// It is gone while it may still be installed once more.
@@ -71,6 +80,20 @@ pub enum Broken {
     ReturnsUncompared,
     /// A share that has come back stays in the ledger.
     KeepsReturned,
+    /// Whoever finds that another limit is to come into force takes the shares that were recalled for it for closed.
+    TakesRecalledForClosed,
+    /// When another limit comes into force, shares that are out of reach are struck off the ledger.
+    DropsOutOfReach,
+    /// Home has the whole next limit while shares of the one before are on their way back.
+    RaisesFirst,
+    /// Home keeps the burst that it had under a larger limit.
+    KeepsBurst,
+    /// A home that forgot another limit is told that its shares are in use, as if they were of the limit that it has.
+    AssertsOtherLimit,
+    /// A call whose deadline has passed is admitted, though what it was granted goes back.
+    AdmitsLate,
+    /// Home's ledger is taken for the latest, also if another was heard of since home was asked.
+    HeedsOldWords,
 }
 
 impl Default for Setup {
@@ -79,6 +102,7 @@ impl Default for Setup {
             clients: 2,
             limits: &["token-bucket 3/3ms burst 3"],
             plans: &[&[1]],
+            split: false,
             ticks: 2,
             install_within: 1,
             ahead: &[0, 0],

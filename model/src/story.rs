@@ -64,6 +64,13 @@ fn state(setup: &Setup, world: &World) -> String {
     for message in world.flying.iter() {
         let _ = write!(text, " | ~{}", request(&message.request));
     }
+    for answer in &world.answers {
+        let of = if answer.is_old { " of an old plan" } else { "" };
+        let _ = write!(text, " | ~answer to client {}: {} from {}{of}", answer.client, answer.granted, answer.slot);
+    }
+    if world.away != 0 {
+        let _ = write!(text, " | out of reach: {:b}", world.away);
+    }
     let account = &world.account;
     let _ = write!(
         text,
@@ -80,6 +87,7 @@ fn request(request: &Request) -> String {
     match request {
         Request::Install { slot, id: its, not_after, .. } => format!("install {} at {slot} by {not_after}", id(*its)),
         Request::Close { slot, id: its } => format!("close {} at {slot}", id(*its)),
+        Request::Refund { slot, permits, .. } => format!("{permits} back to {slot}"),
         Request::Home(run) => {
             let expected = run.expected.map_or("nothing".into(), id);
             let known = Known::new(run.id, run.write.ledger.clone());

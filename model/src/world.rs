@@ -3,13 +3,16 @@
 use stateright::{Model, Property};
 
 use super::account::Account;
-use super::client::{Attempt, Client, Heard};
+use super::calls::Answer;
+use super::client::{Around, Client, Heard};
+use super::forward::Ends;
 use super::laws::Law;
 use super::message::{Flying, Message, Request};
 use super::scripts;
 use super::server::{Home, Server, SubKey};
 use super::setup::{Fault, Setup};
 use crate::sync::Arc;
+use crate::wire::GrantId;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
@@ -20,6 +23,10 @@ pub(super) struct World {
     pub shards: Vec<Server<SubKey>>,
     pub clients: Vec<Client>,
     pub flying: Flying,
+    /// Answers to calls that are late.
+    pub answers: Vec<Answer>,
+    /// Shards that nobody can reach who would move their shares, a bit each.
+    pub away: u8,
     /// Which of the plans the cluster is in.
     pub plan: u8,
     pub faults: u8,
@@ -37,6 +44,10 @@ pub(super) enum Event {
     Acquire(usize, usize),
     Step(usize),
     Deliver(usize),
+    /// A late answer comes, before its call's deadline or after it.
+    Answer(usize, bool),
+    /// A shard that was out of reach can be reached again.
+    Back(usize),
     /// A client learns of the next limit.
     Define(usize),
     /// The cluster changes: the key's shards should lie elsewhere.
@@ -50,32 +61,54 @@ impl World {
             (0..setup.clients).map(|client| Client::new(setup, 0, (client as u16 + 1) << 8)).collect();
         // Somebody has used the key before.
         let home = scripts::new_home(setup.definition(0), Setup::home_clock(0));
-        clients[0].hear_home(Some(&home.known));
-        Self {
+        clients[0].hear_home(Some(&home.known), true);
+        let mut world = Self {
             now: 0,
             home: Server::new(Some(home)),
             shards: vec![Server::new(None); setup.shards() + 1],
             clients,
             flying: Flying::default(),
+            answers: Vec::new(),
+            away: 0,
             plan: 0,
             faults: 0,
             account: Account::new(setup),
             unreadable: None,
+        };
+        if setup.split {
+            world.split(setup);
         }
+        world
     }
 
-    /// Whether something has to be remembered for a failover that may come.
-    pub(super) fn may_fail(&self, setup: &Setup, fault: Fault) -> bool {
-        setup.faults.contains(&fault) && self.faults < setup.most_faults
+    /// When it is, if something has to be remembered for a failover that may come.
+    pub(super) fn may_fail(&self, setup: &Setup, fault: Fault) -> Option<u8> {
+        (setup.faults.contains(&fault) && self.faults < setup.most_faults).then_some(self.now)
     }
 
     /// Whether anything changed.
     pub(super) fn happen(&mut self, setup: &Setup, event: Event) -> bool {
+        let known: Vec<GrantId> = self.clients.iter().map(|client| client.view.id).collect();
         let changed = self.change(setup, event);
-        for client in 0..self.clients.len() {
+        for (client, known) in known.into_iter().enumerate() {
             self.end_attempt(setup, client);
+            if self.clients[client].view.id != known {
+                self.answers
+                    .iter_mut()
+                    .filter(|answer| answer.client == client)
+                    .for_each(|answer| answer.is_old = true);
+            }
         }
         changed
+    }
+
+    pub(super) fn is_away(&self, slot: usize) -> bool {
+        self.away >> slot & 1 == 1
+    }
+
+    /// Whether anything becomes of a request: one that nobody waits for stays on its way until its shard can be reached.
+    pub(super) fn can_arrive(&self, message: &Message) -> bool {
+        message.awaited || !message.request.slot().is_some_and(|slot| self.is_away(slot))
     }
 
     fn change(&mut self, setup: &Setup, event: Event) -> bool {
@@ -89,8 +122,8 @@ impl World {
             Event::AcquireHome(client) => self.acquire_home(setup, client),
             Event::Acquire(client, slot) => self.acquire(setup, client, slot),
             Event::Step(client) => {
-                let home = self.home.key.as_ref();
-                let requests = self.clients[client].step(setup, self.plan, home, self.now);
+                let around = Around { plan: self.plan, now: self.now, away: self.away };
+                let requests = self.clients[client].step(setup, around, self.home.key.as_ref());
                 for request in requests {
                     self.flying.send(Message { client, awaited: true, request });
                 }
@@ -98,7 +131,21 @@ impl World {
             }
             Event::Deliver(index) => {
                 let message = self.flying.take(index);
-                self.deliver(setup, &message);
+                if message.request.slot().is_some_and(|slot| self.is_away(slot)) {
+                    self.unheard(&message);
+                    self.flying.leave(message);
+                } else {
+                    self.deliver(setup, &message);
+                }
+                true
+            }
+            Event::Answer(index, in_time) => {
+                let answer = self.answers.remove(index);
+                self.hear(setup, answer, in_time);
+                true
+            }
+            Event::Back(slot) => {
+                self.away &= !(1 << slot);
                 true
             }
             Event::Define(client) => {
@@ -138,51 +185,6 @@ impl World {
         }
     }
 
-    fn acquire_home(&mut self, setup: &Setup, client: usize) -> bool {
-        let (now, its) = (Setup::home_clock(self.now), &mut self.clients[client]);
-        let before = (its.view.id, its.attempt.clone(), its.heard, its.failed);
-        let home = match &self.home.key {
-            Some(home) => Some(home.clone()),
-            None => its.may_make_home().then(|| scripts::new_home(setup.definition(its.told), now)),
-        };
-        its.hear_home(home.as_ref().map(|home| &home.known));
-        let changed = before != (its.view.id, its.attempt.clone(), its.heard, its.failed);
-        let Some(mut home) = home else { return changed };
-        let (held, granted) = scripts::acquire(home.held, now);
-        if granted == 0 {
-            return changed;
-        }
-        home.held = held;
-        self.account.admit(granted);
-        let remember = self.may_fail(setup, Fault::FailHome);
-        self.home.write(Some(home), remember);
-        true
-    }
-
-    fn acquire(&mut self, setup: &Setup, client: usize, slot: usize) -> bool {
-        let its = &mut self.clients[client];
-        let Some(id) = its.lanes().find(|grant| usize::from(grant.slot.number()) == slot).map(|grant| grant.id) else {
-            return false;
-        };
-        match &self.shards[slot].key {
-            Some(SubKey::Lent(there, held)) if *there == id => {
-                let (held, granted) = scripts::acquire(*held, setup.clock(slot, self.now));
-                if granted == 0 {
-                    return false;
-                }
-                self.account.admit(granted);
-                let remember = self.may_fail(setup, Fault::FailShard);
-                self.shards[slot].write(Some(SubKey::Lent(id, held)), remember);
-                true
-            }
-            _ if its.attempt.is_none() => {
-                its.attempt = Some(Attempt::Stale(id));
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// A request is carried out, and its client hears of it if it still waits.
     pub(super) fn deliver(&mut self, setup: &Setup, message: &Message) {
         let (now, client) = (self.now, &mut self.clients[message.client]);
@@ -204,6 +206,7 @@ impl World {
                 }
                 self.write_shard(setup, *slot, written);
             }
+            Request::Refund { slot, id, permits } => self.refund(setup, *slot, *id, *permits),
             Request::Home(run) => {
                 let definition = setup.definition(client.told);
                 match scripts::home(self.home.key.as_ref(), run, Setup::home_clock(now), setup.broken) {
@@ -227,7 +230,7 @@ impl World {
         }
     }
 
-    fn write_shard(&mut self, setup: &Setup, slot: usize, written: Option<SubKey>) {
+    pub(super) fn write_shard(&mut self, setup: &Setup, slot: usize, written: Option<SubKey>) {
         if written.is_some() {
             let remember = self.may_fail(setup, Fault::FailShard);
             self.shards[slot].write(written, remember);
@@ -246,6 +249,7 @@ impl World {
 pub(super) struct Explored {
     pub setup: Setup,
     pub laws: &'static [Law],
+    pub ends: Ends,
 }
 
 impl Model for Explored {
@@ -273,7 +277,12 @@ impl Model for Explored {
         if usize::from(world.clients[last].told) + 1 < setup.limits.len() {
             events.push(Event::Define(last));
         }
-        events.extend((0..world.flying.len()).map(Event::Deliver));
+        let arrive = world.flying.iter().enumerate().filter(|(_, message)| world.can_arrive(message));
+        events.extend(arrive.map(|(index, _)| Event::Deliver(index)));
+        for index in 0..world.answers.len() {
+            events.extend([true, false].map(|in_time| Event::Answer(index, in_time)));
+        }
+        events.extend((1..world.shards.len()).filter(|slot| world.is_away(*slot)).map(Event::Back));
         if usize::from(world.plan) + 1 < setup.plans.len() {
             events.push(Event::Replan);
         }

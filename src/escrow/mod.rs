@@ -15,12 +15,15 @@
 //! All steps at home are one script: it writes another ledger if the one there is still the one that the client knows.
 //!
 //! * `steps`: the next step of a key. `targets`: which shares it should have lent.
-//! * `losses`: what to do when home has forgotten something.
+//! * `news`: what a ledger that home says it has means to one who knows another. `losses`: what to do when home has forgotten
+//!   something.
 
 mod losses;
+mod news;
 mod steps;
 mod targets;
 
 pub(crate) use losses::assert_again;
+pub(crate) use news::{News, news};
 pub(crate) use steps::{Report, Step, Wish, Write, next_step};
 pub(crate) use targets::Target;

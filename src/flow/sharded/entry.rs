@@ -16,6 +16,7 @@ use super::view::{LEAST_LIFE, View, is_record, lives};
 use super::waits::Waits;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
+use crate::escrow::{News, news};
 use crate::key::{Slot, home_slot};
 use crate::plan::{SET_KEY, ShardCounts, Shards};
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -268,7 +269,7 @@ impl Entry {
     /// forgotten it. Of one that was heard of long ago nobody can say that: home may have ended, and begun anew.
     pub(super) fn is_later(&self, id: GrantId, sent: Micros, now: Micros) -> bool {
         let view = self.view.load();
-        view.id.stamp > id.stamp && sent >= view.since && self.heard_lately(now)
+        news(view.id, id, sent >= view.since) == News::Forgot && self.heard_lately(now)
     }
 
     /// Home is no more: the key is as new.
@@ -281,12 +282,14 @@ impl Entry {
     pub(super) fn adopt(&self, limit: &SharedLimit, id: GrantId, ledger: Ledger, word: Word) {
         let _one = lock(&self.replacing);
         let known = self.view.load();
-        let later = match word {
+        let is_after = match word {
             Word::Sent(sent) => sent >= known.since,
             Word::InsteadOf(before) => known.id == before,
         };
-        if known.id == id || !later {
-            return;
+        match news(known.id, id, is_after) {
+            News::Same | News::Old => return,
+            // One that is forgotten is told again before that, unless it was heard of so long ago that home has begun anew.
+            News::Later | News::Forgot => {}
         }
         self.outlook.shut_until.store(0, Ordering::Relaxed);
         limit.compare(self, &ledger);
