@@ -94,6 +94,7 @@ mod on_servers {
     use shardlimit::Slot;
 
     use super::*;
+    use crate::shared::cluster::is_ring;
     use crate::shared::{Cluster, Layout, Server, client, client_of};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +135,7 @@ mod on_servers {
         // Many processes, each of which adds at most 100 times a second, are too much for it in sum.
         let fleet: Vec<_> = (0..10).map(|number| client(number % 3)).collect();
         let mut added = 3_005;
-        while holders(&cluster) != [1, 1, 1] {
+        while holders(&cluster).iter().sum::<usize>() < 3 {
             let mut tasks = tokio::task::JoinSet::new();
             for counters in fleet.clone() {
                 tasks.spawn(async move {
@@ -148,6 +149,8 @@ mod on_servers {
             added += 200;
             assert!(added < 50_000, "{:?}", holders(&cluster));
         }
+        // On a ring they fall as by lot.
+        assert!(is_ring() || holders(&cluster) == [1, 1, 1], "{:?}", holders(&cluster));
         for counters in &fleet {
             counters.flush(Duration::from_secs(10)).await.unwrap();
         }

@@ -25,8 +25,8 @@ pub fn is_ring() -> bool {
     std::env::var("SHARDLIMIT_TESTS").is_ok_and(|store| store == "ring")
 }
 
-/// Who has a slot of a ring: set by those who have a client to ask.
-pub static OWNER_BY_RING: OnceLock<fn(&Cluster, u16) -> usize> = OnceLock::new();
+/// Who has which slot of a ring: set by those who have a client to ask.
+pub static OWNERS_BY_RING: OnceLock<fn(&Cluster) -> Vec<usize>> = OnceLock::new();
 
 pub struct Cluster {
     pub nodes: Vec<Node>,
@@ -161,11 +161,16 @@ impl Cluster {
     }
 
     pub fn owner_of(&self, slot: u16) -> usize {
+        self.owners()[usize::from(slot)]
+    }
+
+    /// The node that owns each slot.
+    pub fn owners(&self) -> Vec<usize> {
         if is_ring() {
-            return OWNER_BY_RING.get().expect("a client was made before")(self, slot);
+            return OWNERS_BY_RING.get().expect("a client was made before")(self);
         }
         let witness = self.nodes.iter().find(|node| node.server.is_running()).expect("a running node");
-        self.owners_as_seen_by(witness)[usize::from(slot)]
+        self.owners_as_seen_by(witness)
     }
 
     /// Opens the slot at both ends. Until it is finished, keys that have left are answered with ASK.

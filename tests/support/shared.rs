@@ -53,7 +53,7 @@ pub fn client(server: &Server) -> Builder {
 fn client_at(urls: impl IntoIterator<Item = String>) -> Builder {
     let builder = Limiter::builder();
     let builder = if cluster::is_ring() {
-        cluster::OWNER_BY_RING.get_or_init(|| owner_by_ring);
+        cluster::OWNERS_BY_RING.get_or_init(|| owners_by_ring);
         builder.ring(urls)
     } else {
         builder.redis(urls)
@@ -61,15 +61,19 @@ fn client_at(urls: impl IntoIterator<Item = String>) -> Builder {
     candid(builder.timeout(Duration::from_secs(10)))
 }
 
-/// The node of a ring that has a slot, as a client sees it.
-fn owner_by_ring(cluster: &Cluster, slot: u16) -> usize {
+/// The node of a ring that has each slot, as a client sees it.
+fn owners_by_ring(cluster: &Cluster) -> Vec<usize> {
     let limiter = client_at(cluster.nodes.iter().map(|node| url(&node.server))).build().unwrap();
     let watch = limiter.watch_topology().unwrap().expect("a ring has a topology");
+    // Somebody who only looks makes no record; and a node that is down is never ready.
+    let _ = pollster::block_on(limiter.ready(Duration::from_millis(1)));
     let patience = Instant::now();
     loop {
         let topology = watch.current();
-        if let Some(master) = topology.master_of(shardlimit::Slot::new(slot).unwrap()) {
-            return cluster.nodes.iter().position(|node| node.server.port == master.port).expect("one of ours");
+        if topology.covered() == usize::from(cluster::SLOTS) {
+            let owner = |slot| topology.master_of(shardlimit::Slot::new(slot)?);
+            let index = |port| cluster.nodes.iter().position(|node| node.server.port == port).expect("one of ours");
+            return (0..cluster::SLOTS).map(|slot| index(owner(slot).expect("covered").port)).collect();
         }
         assert!(patience.elapsed() < Duration::from_secs(30), "waited 30 s for the ring");
         std::thread::sleep(Duration::from_millis(5));
