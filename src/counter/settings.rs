@@ -66,7 +66,8 @@ impl CounterSettings {
         self
     }
 
-    /// How many shards a counter is split into: from 1 to 128. Default: 1.
+    /// How many shards a counter is split into: from 1 to 128. Default: 1, which alone has totals in the answers to adds, bounds and
+    /// [`renew`](Self::renew), and is the cheapest to read.
     ///
     /// An add goes to a key's first shard, until that says that the key is hot: all processes together run more scripts there a second than
     /// [`hot`](crate::Builder::hot) says. Then adds go to any of them, until there are less than a quarter of that. A read asks all of them

@@ -19,9 +19,10 @@ fn check_sub_keys(cluster: &Cluster, owners: &[usize], plan: &Plan) {
     for (shard, life) in plan.shards.iter().zip(&lives) {
         let node = node(shard);
         // By the cluster's own word, where there is one.
-        let slot = match is_ring() {
-            true => Slot::of(&shard.sub_key).number(),
-            false => node.ask(cmd("CLUSTER").arg("KEYSLOT").arg(&*shard.sub_key)),
+        let slot: u16 = if is_ring() {
+            Slot::of(&shard.sub_key).number()
+        } else {
+            node.ask(cmd("CLUSTER").arg("KEYSLOT").arg(&*shard.sub_key))
         };
         assert_eq!(slot, shard.slot.number());
         assert_eq!(*shard.master.as_ref().expect("an owner").id, *node.id);
