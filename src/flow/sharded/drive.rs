@@ -191,7 +191,7 @@ async fn answered(
         let denied = sealed.asks.iter().zip(&verdicts).find(|(ask, verdict)| verdict.granted < ask.count);
         let part = denied.map_or(0, |(_, verdict)| verdict.part(&share));
         let facts = StoreFacts { part, ..view.facts(Some((lane, &header, &share)), now) };
-        entry.look_out(&facts, now, if limit.ceiling > 0 { view.shut_until(now) } else { 0 });
+        entry.look_out(&facts, now, limit.ceiling > 0);
         facts
     };
     lane.decide(round, sealed, Decided { header, share, id, sent, facts, verdicts });

@@ -19,7 +19,7 @@ use crate::decision::{DecidedBy, StoreFacts};
 use crate::escrow::{News, news};
 use crate::key::{Slot, home_slot};
 use crate::plan::{SET_KEY, ShardCounts, Shards};
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Ledger};
 
@@ -162,12 +162,23 @@ impl Entry {
         }
     }
 
-    /// A shard has answered: what that means for all calls of the key.
-    pub(super) fn look_out(&self, facts: &StoreFacts, now: Micros, shut_until: Micros) {
+    /// A shard has answered: what that means for all calls of the key. `ceilings`: whether answers count until the next one.
+    pub(super) fn look_out(&self, facts: &StoreFacts, now: Micros, ceilings: bool) {
         self.outlook.remaining.store(facts.remaining, Ordering::Relaxed);
         self.outlook.new_at.store(now + facts.reset_after, Ordering::Relaxed);
         self.outlook.part.store(facts.part, Ordering::Relaxed);
-        self.outlook.shut_until.store(shut_until, Ordering::Relaxed);
+        let shut_until = || if ceilings { self.shut_until(now) } else { 0 };
+        let mut until = shut_until();
+        loop {
+            self.outlook.shut_until.store(until, Ordering::Relaxed);
+            // Another shard may have answered since, or got something back, and said so before this did.
+            fence(Ordering::SeqCst);
+            let by_now = shut_until();
+            if by_now >= until {
+                return;
+            }
+            until = by_now;
+        }
     }
 
     /// What is left of the key, and how long until it is as new, as of the last answer.
@@ -192,6 +203,7 @@ impl Entry {
     /// Something came back to a shard that its last answer does not tell of.
     pub(super) fn open(&self, lane: &Lane) {
         lane.ceiling.clear();
+        fence(Ordering::SeqCst);
         self.outlook.shut_until.store(0, Ordering::Relaxed);
     }
 
@@ -291,7 +303,6 @@ impl Entry {
             // One that is forgotten is told again before that, unless it was heard of so long ago that home has begun anew.
             News::Later | News::Forgot => {}
         }
-        self.outlook.shut_until.store(0, Ordering::Relaxed);
         limit.compare(self, &ledger);
         // Whoever split it found it hot, and whoever brought it home found it cool.
         if ledger.definition.shards == Shards::Auto && known.ledger.grants.is_empty() != ledger.grants.is_empty() {
@@ -299,6 +310,8 @@ impl Entry {
         }
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         self.view.store(Arc::new(known.next(limit, (&self.key, self.home), id, ledger)));
+        fence(Ordering::SeqCst);
+        self.outlook.shut_until.store(0, Ordering::Relaxed);
     }
 
     /// See [`is_record`].
