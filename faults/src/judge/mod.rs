@@ -1,11 +1,13 @@
 //! From the records of all processes to the figures of a fault.
 //!
-//! * `lateness`: calls against their deadline, and against bare timers. `flow`: what was allowed when, and how fast.
+//! * `tally`: how calls ended. `lateness`: calls against their deadline, and against bare timers. `flow`: what was allowed when, and how fast.
 
 mod flow;
 mod lateness;
+mod tally;
 
-use std::collections::BTreeMap;
+pub(crate) use tally::{Tally, admissions};
+
 use std::time::Duration;
 
 use shardlimit::Limit;
@@ -46,15 +48,7 @@ pub(crate) struct Promise {
 /// What a fault did to the calls.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    pub calls: usize,
-    pub skipped: u64,
-    /// Calls without an end.
-    pub hung: usize,
-    pub panics: u64,
-    /// Calls that ended with an error, by kind.
-    pub errors: BTreeMap<Outcome, usize>,
-    /// Calls that the failure policy allowed and denied.
-    pub by_policy: (usize, usize),
+    pub tally: Tally,
     /// Calls that no shard stands behind, and that ended before the fault.
     pub troubles_before: usize,
     /// The longest call.
@@ -82,21 +76,11 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     let mut calls: Vec<Call> = records.iter().flat_map(|record| &record.calls).copied().collect();
     calls.sort_unstable_by_key(|call| call.begin);
     let marks = case.marks;
-    let mut kinds = BTreeMap::new();
-    for call in calls.iter().filter(|call| call.outcome.is_error()) {
-        *kinds.entry(call.outcome).or_default() += 1;
-    }
-    let by_policy = |outcome| calls.iter().filter(|call| call.by_policy && call.outcome == outcome).count();
     let troubles = calls.iter().filter(|call| call.is_troubled());
     let rate = case.limit.permits() as f64 / case.limit.period().as_secs_f64();
     let flow = flow::Flow::new(&calls, rate);
     Figures {
-        calls: calls.len(),
-        skipped: records.iter().map(|record| record.skipped).sum(),
-        hung: calls.iter().filter(|call| call.end.is_none()).count(),
-        panics: records.iter().map(|record| record.panics).sum(),
-        errors: kinds,
-        by_policy: (by_policy(Outcome::Allowed), by_policy(Outcome::Denied)),
+        tally: Tally::of(records),
         troubles_before: troubles.filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
         longest: calls.iter().filter_map(|call| Some(call.end? - call.begin)).max().unwrap_or_default(),
         late: records.iter().map(|record| lateness::worst(record, nanos(case.deadline))).max().unwrap_or_default(),
@@ -125,13 +109,7 @@ fn above(calls: &[Call], case: &Case<'_>, rate: f64) -> f64 {
 impl Figures {
     /// What must not be, in words.
     pub(crate) fn wrongs(&self) -> Vec<String> {
-        let mut wrongs = Vec::new();
-        if self.hung > 0 {
-            wrongs.push(format!("{} calls hang", self.hung));
-        }
-        if self.panics > 0 {
-            wrongs.push(format!("{} panics", self.panics));
-        }
+        let mut wrongs = self.tally.wrongs();
         if self.late > LATE {
             wrongs.push(format!("a call was {} ms late", self.late / crate::clock::MILLI));
         }
@@ -143,7 +121,7 @@ impl Figures {
             wrongs.push("it did not get normal again".into());
         }
         let Promise { no_errors, least, p99, normal_within } = self.promise;
-        let errors: usize = self.errors.values().sum();
+        let errors = self.tally.errors();
         if no_errors && errors > 0 {
             wrongs.push(format!("{errors} errors"));
         }
@@ -171,12 +149,7 @@ mod tests {
     fn sound() -> Figures {
         let promise = Promise { no_errors: true, least: 0.6, p99: Some(2.0), normal_within: Some(SECOND) };
         Figures {
-            calls: 1_000,
-            skipped: 0,
-            hung: 0,
-            panics: 0,
-            errors: BTreeMap::new(),
-            by_policy: (0, 0),
+            tally: Tally { calls: 1_000, ..Tally::default() },
             troubles_before: 0,
             longest: 0,
             late: 0,
@@ -193,21 +166,21 @@ mod tests {
     #[test]
     fn what_is_promised_is_judged() {
         assert!(sound().wrongs().is_empty(), "{:?}", sound().wrongs());
-        let unknown = BTreeMap::from([(Outcome::Unknown, 1)]);
+        let unknown = Tally { errors: [(Outcome::Unknown, 1)].into(), ..Tally::default() };
         for bad in [
-            Figures { errors: unknown.clone(), ..sound() },
+            Figures { tally: unknown.clone(), ..sound() },
             Figures { least: 0.59, ..sound() },
             Figures { p99: Some((10, 21)), ..sound() },
             Figures { normal_after: Some(SECOND + 1), ..sound() },
             Figures { normal_after: None, ..sound() },
-            Figures { hung: 1, ..sound() },
+            Figures { tally: Tally { hung: 1, ..Tally::default() }, ..sound() },
             Figures { late: LATE + 1, ..sound() },
             Figures { above: 1.0, ..sound() },
         ] {
             assert_eq!(bad.wrongs().len(), 1, "{:?}", bad.wrongs());
         }
         // Without a promise it is no matter.
-        let free = Figures { errors: unknown, least: 0.1, p99: Some((1, 9)), promise: Promise::default(), ..sound() };
+        let free = Figures { tally: unknown, least: 0.1, p99: Some((1, 9)), promise: Promise::default(), ..sound() };
         assert!(free.wrongs().is_empty());
     }
 }

@@ -1,0 +1,94 @@
+//! How calls ended, whatever was done meanwhile.
+
+use std::collections::BTreeMap;
+
+use shardlimit_check::Admission;
+
+use crate::record::{Call, Outcome, Record};
+
+/// Calls of all processes, by how they ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub calls: usize,
+    pub skipped: u64,
+    /// Calls without an end.
+    pub hung: usize,
+    pub panics: u64,
+    /// Calls that ended with an error, by kind.
+    pub errors: BTreeMap<Outcome, usize>,
+    /// Calls that the failure policy allowed and denied.
+    pub by_policy: (usize, usize),
+}
+
+impl Tally {
+    pub(crate) fn of(records: &[Record]) -> Self {
+        let mut tally = Self::default();
+        for record in records {
+            tally.calls += record.calls.len();
+            tally.skipped += record.skipped;
+            tally.panics += record.panics;
+            record.calls.iter().for_each(|call| tally.add(call));
+        }
+        tally
+    }
+
+    fn add(&mut self, call: &Call) {
+        self.hung += usize::from(call.end.is_none());
+        match call.outcome {
+            Outcome::Allowed => self.by_policy.0 += usize::from(call.by_policy),
+            Outcome::Denied => self.by_policy.1 += usize::from(call.by_policy),
+            error => *self.errors.entry(error).or_default() += 1,
+        }
+    }
+
+    /// What must never be, in words.
+    pub(crate) fn wrongs(&self) -> Vec<String> {
+        let mut wrongs = Vec::new();
+        if self.hung > 0 {
+            wrongs.push(format!("{} calls hang", self.hung));
+        }
+        if self.panics > 0 {
+            wrongs.push(format!("{} panics", self.panics));
+        }
+        wrongs
+    }
+
+    pub(crate) fn errors(&self) -> usize {
+        self.errors.values().sum()
+    }
+
+    /// Errors by kind, in words.
+    pub(crate) fn kinds(&self) -> String {
+        let kinds: Vec<_> = self.errors.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+        if kinds.is_empty() { "0".into() } else { kinds.join(", ") }
+    }
+}
+
+/// What was admitted when, by the clock of who decided.
+pub(crate) fn admissions<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<Admission> {
+    let allowed = calls.filter(|call| call.outcome == Outcome::Allowed);
+    allowed.map(|call| Admission { at: call.at, permits: 1 }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_is_counted() {
+        let call = |outcome, by_policy| Call { end: Some(1), outcome, by_policy, ..Call::begin() };
+        let calls = vec![
+            call(Outcome::Allowed, false),
+            call(Outcome::Allowed, true),
+            call(Outcome::Denied, true),
+            call(Outcome::Unknown, false),
+            call(Outcome::Unknown, false),
+            Call::begin(),
+        ];
+        assert_eq!(admissions(calls.iter()).len(), 2);
+        let tally = Tally::of(&[Record { calls, skipped: 3, ..Record::default() }, Record::default()]);
+        assert_eq!((tally.calls, tally.skipped, tally.hung, tally.by_policy), (6, 3, 1, (1, 1)));
+        assert_eq!((tally.errors(), tally.kinds().as_str()), (3, "1 hung, 2 unknown"));
+        assert_eq!(tally.wrongs(), ["1 calls hang"]);
+    }
+}
