@@ -11,6 +11,7 @@ mod proxied;
 mod server;
 mod slots;
 
+pub(crate) use failover::let_lag;
 pub(crate) use list::ALL;
 
 use shardlimit::FailurePolicy;
