@@ -1,6 +1,7 @@
 //! A process that calls: on schedule, whatever became of the calls before, each call recorded.
 //!
-//! It says `ready` when its connections are open; `start` and `stop` come in as lines. The end of its input means *stop*.
+//! It says `ready` when its connections are open; `start`, `pause`, `go on` and `stop` come in as lines. The end of its input
+//! means *stop*.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -56,6 +57,7 @@ struct Desk {
     handle: Handle,
     record: Mutex<Record>,
     out: AtomicU64,
+    paused: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -76,13 +78,11 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     if io::stdin().lock().read_line(&mut line)? == 0 {
         return Ok(());
     }
-    let desk =
-        Arc::new(Desk { handle, record: Mutex::default(), out: AtomicU64::new(0), stop: AtomicBool::new(false) });
-    let stopped = Arc::clone(&desk);
-    std::thread::spawn(move || {
-        let _ = io::stdin().lock().read_line(&mut String::new());
-        stopped.stop.store(true, Ordering::Relaxed);
-    });
+    let (record, out) = (Mutex::default(), AtomicU64::new(0));
+    let (paused, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let desk = Arc::new(Desk { handle, record, out, paused, stop });
+    let told = Arc::clone(&desk);
+    std::thread::spawn(move || told.listen());
     let deadline = job.settings.deadline();
     runtime.block_on(async {
         let ticking = tokio::spawn(Arc::clone(&desk).tick(deadline));
@@ -106,6 +106,18 @@ impl Desk {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// To what comes in, until it is to stop.
+    fn listen(&self) {
+        for line in io::stdin().lock().lines() {
+            match line.as_deref() {
+                Ok("pause") => self.paused.store(true, Ordering::Relaxed),
+                Ok("go on") => self.paused.store(false, Ordering::Relaxed),
+                _ => break,
+            }
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Call k is due at start + k ÷ rate.
     async fn call_on_schedule(self: Arc<Self>, job: &Job) {
         let mut pace = interval(Duration::from_millis(1));
@@ -114,6 +126,9 @@ impl Desk {
         let mut made = 0;
         while !self.stop.load(Ordering::Relaxed) && now() < start + LONGEST {
             pace.tick().await;
+            if self.paused.load(Ordering::Relaxed) {
+                continue;
+            }
             let elapsed = now() - start;
             let due = (u128::from(elapsed) * u128::from(job.rate) / u128::from(SECOND)) as u64;
             let behind = MOST_BEHIND * job.rate / SECOND;
