@@ -17,6 +17,7 @@ use crate::Failure;
 use crate::clock::{MILLI, Nanos, SECOND, nanos, now};
 use crate::limiter::{KEY, Settings};
 use crate::record::{Call, Record, Tick};
+use crate::silence::Listener;
 
 /// So many calls may be out at once: a bound for memory, far above what a deadline lets pile up.
 const MOST_OUT: u64 = 200_000;
@@ -164,11 +165,20 @@ impl Desk {
         self.out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Bare timers of the length of a deadline, on the runtime that the calls are on.
+    /// Bare timers of the length of a deadline, on the runtime that the calls are on. With each of them it is seen which shards have
+    /// answered.
     async fn tick(self: Arc<Self>, deadline: Duration) {
         let mut pace = interval(TICK);
+        let mut listener = Listener::default();
         loop {
             pace.tick().await;
+            let counts = self.handle.counts();
+            let decided = counts.iter().map(|shard| (shard.slot.number(), shard.allowed + shard.denied));
+            let mut silences = listener.hear(decided, now());
+            if self.stop.load(Ordering::Relaxed) {
+                silences.extend(listener.end());
+            }
+            self.record().silences.extend(silences);
             let desk = Arc::clone(&self);
             tokio::spawn(async move {
                 let due = now() + nanos(deadline);

@@ -10,7 +10,7 @@
 //!
 //! * `options`: the command line. `run`: one fault from its cluster to its figures. `stage`: the cluster with all around it.
 //! * `fault/`: what is done to it, a function for each. `cluster/`, `network`, `proxy`: what that needs.
-//! * `load`: a process that calls, and `record`: what it writes; `fleet`: such processes as seen from here. `limiter`: how
+//! * `load`: a process that calls, `silence`: whom it had no answer from, and `record`: what it writes; `fleet`: such processes as seen from here. `limiter`: how
 //!   all of them build their limiter.
 //! * `folder`: where files of a run lie.
 //! * `judge/`: from the records to figures. `report`: a line for people, a row for the documentation.
@@ -44,6 +44,7 @@ mod proxy;
 mod record;
 mod report;
 mod run;
+mod silence;
 mod soak;
 mod stage;
 

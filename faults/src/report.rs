@@ -42,7 +42,7 @@ fn cells(figures: &Figures) -> [String; 12] {
         millis(figures.late),
         errors,
         format!("{}, {}", tally.by_policy.0, tally.by_policy.1),
-        format!("{:+.0} ({:.0})", figures.above, figures.extra),
+        format!("{:+.0} ({:.0})", figures.above.all, figures.extra.all),
         if figures.least.is_nan() { "–".into() } else { format!("{:.0} %", figures.least * 100.0) },
         p99,
         figures.normal_after.map_or_else(|| "never".into(), seconds),

@@ -167,7 +167,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             deadline: settings.deadline(),
             marks: &marks,
             healthy: &healthy,
-            extra: fault.extra.permits(&stage, settings, &marks),
+            extra: fault.extra.permits(&stage, settings, &marks, &records),
             by_own_clock: fault.extra == Extra::Clock,
             steady: !fault.needs.silence,
             promise: promise(suite, fault),

@@ -14,6 +14,7 @@ use shardlimit::Limit;
 use shardlimit_check::{Admission, worst};
 
 use crate::clock::{Nanos, SECOND, nanos};
+use crate::fault::Permits;
 use crate::record::{Call, Outcome, Record};
 use crate::stage::Marks;
 
@@ -25,7 +26,7 @@ pub(crate) struct Case<'a> {
     /// Slots of shards that the fault was not done to.
     pub healthy: &'a [u16],
     /// Permits above the formula that the documentation states.
-    pub extra: f64,
+    pub extra: Permits,
     /// Servers' clocks can't be trusted: admissions count when their calls end, by the clock of this machine.
     pub by_own_clock: bool,
     /// Calls come all the time.
@@ -56,9 +57,9 @@ pub(crate) struct Figures {
     /// The most by which a call was later than its deadline and a bare timer of that moment.
     pub late: Nanos,
     /// Permits above the formula in the worst interval; negative: so many below.
-    pub above: f64,
+    pub above: Permits,
     /// As stated.
-    pub extra: f64,
+    pub extra: Permits,
     /// The least that was allowed in any second of the fault, as a part of the limit.
     pub least: f64,
     /// Of calls that healthy shards allowed: p99 before and during the fault.
@@ -84,7 +85,10 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
         troubles_before: troubles.filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
         longest: calls.iter().filter_map(|call| Some(call.end? - call.begin)).max().unwrap_or_default(),
         late: records.iter().map(|record| lateness::worst(record, nanos(case.deadline))).max().unwrap_or_default(),
-        above: above(&calls, case, rate),
+        above: Permits {
+            by_shards: above(&calls, |call| !call.by_policy, case, rate),
+            all: above(&calls, |_| true, case, rate),
+        },
         extra: case.extra,
         least: if case.steady { flow.least(marks.begin, marks.end) } else { f64::NAN },
         p99: flow::p99_of(&calls, case.healthy, marks),
@@ -94,9 +98,9 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     }
 }
 
-/// Permits above the formula, in the worst interval.
-fn above(calls: &[Call], case: &Case<'_>, rate: f64) -> f64 {
-    let allowed = || calls.iter().filter(|call| call.outcome == Outcome::Allowed);
+/// Permits above the formula, in the worst interval of such calls.
+fn above(calls: &[Call], counts: impl Fn(&Call) -> bool, case: &Case<'_>, rate: f64) -> f64 {
+    let allowed = || calls.iter().filter(|call| call.outcome == Outcome::Allowed && counts(call));
     let length = |call: &Call| call.end.unwrap_or(call.begin) - call.begin;
     let at = |call: &Call| if case.by_own_clock { call.end.unwrap_or(call.begin) / 1_000 } else { call.at };
     let admissions = allowed().map(|call| Admission { at: at(call), permits: 1 }).collect();
@@ -113,9 +117,14 @@ impl Figures {
         if self.late > LATE {
             wrongs.push(format!("a call was {} ms late", self.late / crate::clock::MILLI));
         }
-        // By half a permit nothing can be admitted.
-        if self.above >= self.extra + 1.0 {
-            wrongs.push(format!("{:.0} permits above the formula, {:.0} are stated", self.above, self.extra));
+        let Self { above, extra, .. } = self;
+        for (above, extra, whose) in
+            [(above.all, extra.all, "permits"), (above.by_shards, extra.by_shards, "permits of shards")]
+        {
+            // By half a permit nothing can be admitted.
+            if above >= extra + 1.0 {
+                wrongs.push(format!("{above:.0} {whose} above the formula, {extra:.0} are stated"));
+            }
         }
         if self.normal_after.is_none() {
             wrongs.push("it did not get normal again".into());
@@ -153,8 +162,8 @@ mod tests {
             troubles_before: 0,
             longest: 0,
             late: 0,
-            above: 0.0,
-            extra: 0.0,
+            above: Permits::default(),
+            extra: Permits::default(),
             least: 0.6,
             p99: Some((10, 20)),
             lasted: SECOND,
@@ -175,7 +184,8 @@ mod tests {
             Figures { normal_after: None, ..sound() },
             Figures { tally: Tally { hung: 1, ..Tally::default() }, ..sound() },
             Figures { late: LATE + 1, ..sound() },
-            Figures { above: 1.0, ..sound() },
+            Figures { above: Permits { by_shards: -5.0, all: 1.0 }, ..sound() },
+            Figures { above: Permits { by_shards: 1.0, all: 0.0 }, ..sound() },
         ] {
             assert_eq!(bad.wrongs().len(), 1, "{:?}", bad.wrongs());
         }
