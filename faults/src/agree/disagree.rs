@@ -51,7 +51,7 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     let admitted = admissions(records.iter().flat_map(|record| &record.calls));
     verdict.tell(format!("{} admitted", admitted.len()));
     verdict.bound(above(&many, admitted), 0.0);
-    verdict.calls(&tally);
+    verdict.calls(&tally, &scene.stage.cluster);
     verdict.no_errors(&tally);
     seen.judge(&mut verdict);
     Ok(verdict)

@@ -78,7 +78,7 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     let records = fleet.stop()?;
 
     let mut verdict = Verdict::default();
-    verdict.calls(&Tally::of(&records));
+    verdict.calls(&Tally::of(&records), &scene.stage.cluster);
     let ends: Vec<u64> = rounds.iter().skip(1).map(|round| round.begin).chain([end]).collect();
     for (round, until) in rounds.iter().zip(ends) {
         round.judge(&settings.limit, home.slot, &records, until, &mut verdict);

@@ -55,7 +55,7 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     let admitted = admissions(records.iter().flat_map(|record| &record.calls));
     verdict.tell(format!("{} admitted", admitted.len()));
     verdict.bound(above(&settings, admitted), 0.0);
-    verdict.calls(&Tally::of(&records));
+    verdict.calls(&Tally::of(&records), &scene.stage.cluster);
     let after = |moment: Option<Nanos>, since: Nanos| {
         moment.map_or_else(|| "never".into(), |at| format!("after {:.1} s", (at - since) as f64 / SECOND as f64))
     };

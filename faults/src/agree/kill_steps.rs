@@ -88,7 +88,7 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     let admitted = admissions(records.iter().flat_map(|record| &record.calls));
     verdict.tell(format!("{} admitted of {} offered", admitted.len(), tally.calls));
     verdict.bound(above(&settings, admitted), 0.0);
-    verdict.calls(&tally);
+    verdict.calls(&tally, &scene.stage.cluster);
     verdict.no_errors(&tally);
     Ok(verdict)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::cluster::Cluster;
 use crate::judge::Tally;
 
 /// Figures in words, and wrongs.
@@ -33,9 +34,10 @@ impl Verdict {
     }
 
     /// Calls that hang and panics are wrong everywhere.
-    pub(super) fn calls(&mut self, tally: &Tally) {
+    pub(super) fn calls(&mut self, tally: &Tally, cluster: &Cluster) {
         let skipped = if tally.skipped > 0 { format!(" and {} not made", tally.skipped) } else { String::new() };
         self.tell(format!("{} calls{skipped}, errors {}", tally.calls, tally.kinds()));
+        self.tell(format!("servers took up to {} ms for a command", cluster.longest_command()));
         self.wrongs.extend(tally.wrongs());
     }
 

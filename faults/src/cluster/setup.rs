@@ -34,6 +34,7 @@ impl Cluster {
             .into_iter()
             .chain(["--cluster-require-full-coverage", yes])
             // A master that gives its last slot away would turn into a replica by itself.
+            .chain(["--latency-monitor-threshold", "5"])
             .chain(["--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"])
             .chain(["--appendonly", if setup.durable { "yes" } else { "no" }, "--appendfsync", "always"])
             .map(ToOwned::to_owned)
@@ -115,6 +116,16 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// The longest that a server which runs took for one command, in ms; 0 below 5. A script takes some tens of microseconds, so this is for how long
+    /// a server had no core.
+    pub(crate) fn longest_command(&self) -> u64 {
+        let longest = |node: &Node| {
+            let events: Vec<(String, u64, u64, u64)> = node.ask(cmd("LATENCY").arg("LATEST")).unwrap_or_default();
+            events.into_iter().filter(|(name, ..)| name.ends_with("command")).map(|(_, _, _, most)| most).max()
+        };
+        self.nodes.iter().filter(|node| node.is_running()).filter_map(longest).max().unwrap_or_default()
     }
 
     /// For clients: where each node that was a master at the start can be found.

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use shardlimit_check::Admission;
 
+use crate::clock::{MILLI, Nanos, SECOND};
 use crate::record::{Call, Outcome, Record};
+
+/// Timers that were due so close to a call with an error say whether the machine stood still.
+const NEAR: Nanos = 100 * MILLI;
 
 /// Calls of all processes, by how they ended.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,10 @@ pub(crate) struct Tally {
     pub errors: BTreeMap<Outcome, usize>,
     /// Calls that the failure policy allowed and denied.
     pub by_policy: (usize, usize),
+    /// When calls with an error began, the first and the last, after the first call of all.
+    pub troubled: Option<(Nanos, Nanos)>,
+    /// The most by which a bare timer was late within that time: a machine that stood still is not the calls' fault.
+    pub stall: Nanos,
 }
 
 impl Tally {
@@ -29,7 +37,20 @@ impl Tally {
             tally.panics += record.panics;
             record.calls.iter().for_each(|call| tally.add(call));
         }
+        tally.look_at_troubles(records);
         tally
+    }
+
+    fn look_at_troubles(&mut self, records: &[Record]) {
+        let calls = || records.iter().flat_map(|record| &record.calls);
+        let begins = || calls().filter(|call| call.outcome.is_error()).map(|call| call.begin);
+        let first = calls().map(|call| call.begin).min().unwrap_or_default();
+        if let (Some(from), Some(to)) = (begins().min(), begins().max()) {
+            self.troubled = Some((from - first, to - first));
+            let near = from.saturating_sub(NEAR)..to + NEAR;
+            let ticks = records.iter().flat_map(|record| &record.ticks).filter(|tick| near.contains(&tick.due));
+            self.stall = ticks.map(|tick| tick.late).max().unwrap_or_default();
+        }
     }
 
     fn add(&mut self, call: &Call) {
@@ -60,7 +81,10 @@ impl Tally {
     /// Errors by kind, in words.
     pub(crate) fn kinds(&self) -> String {
         let kinds: Vec<_> = self.errors.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
-        if kinds.is_empty() { "0".into() } else { kinds.join(", ") }
+        let Some((from, to)) = self.troubled else { return "0".into() };
+        let seconds = |time: Nanos| time as f64 / SECOND as f64;
+        let (from, to, stall) = (seconds(from), seconds(to), self.stall / MILLI);
+        format!("{} (from {from:.2} to {to:.2} s, timers up to {stall} ms late)", kinds.join(", "))
     }
 }
 
@@ -88,7 +112,10 @@ mod tests {
         assert_eq!(admissions(calls.iter()).len(), 2);
         let tally = Tally::of(&[Record { calls, skipped: 3, ..Record::default() }, Record::default()]);
         assert_eq!((tally.calls, tally.skipped, tally.hung, tally.by_policy), (6, 3, 1, (1, 1)));
-        assert_eq!((tally.errors(), tally.kinds().as_str()), (3, "1 hung, 2 unknown"));
+        assert_eq!(
+            (tally.errors(), tally.kinds().as_str()),
+            (3, "1 hung, 2 unknown (from 0.00 to 0.00 s, timers up to 0 ms late)")
+        );
         assert_eq!(tally.wrongs(), ["1 calls hang"]);
     }
 }
