@@ -1,6 +1,7 @@
-//! Home's master dies ten times, and each time its replica has not seen the last ledger: home comes back without the shares that it lent.
+//! Home's master dies twelve times, and each time its replica has not seen the last ledger: home comes back without the shares that it lent.
 //!
-//! In each round a client has the key split otherwise while nothing that the master writes reaches its replica. Then the master is killed.
+//! In each round a client has the key split otherwise, or sets its limit, while nothing that the master writes reaches its replica. Then the
+//! master is killed.
 //! What the two had of home's ledger says which grants were lost; the records say how much was admitted above the formula.
 
 mod round;
@@ -8,7 +9,7 @@ mod round;
 use std::thread::sleep;
 use std::time::Duration;
 
-use shardlimit::NamedLimit;
+use shardlimit::{Carry, Limit, NamedLimit};
 
 use super::Verdict;
 use super::scene::{Scene, exactly, settings};
@@ -25,27 +26,41 @@ use round::Round;
 
 pub(super) const NAME: &str = "failovers";
 pub(super) const ABOUT: &str =
-    "home's master is killed 10 times, and its replica lacks the last ledger: at most what is stated";
+    "home's master is killed 12 times, and its replica lacks the last ledger: at most what is stated";
 
 const LIMIT: &str = "token-bucket 9000/s burst 900";
 const DEMAND: u64 = 18_000;
 const PROCESSES: usize = 4;
-/// How many shards the key has, how many it gets within the lag, and whether calls are held up until the replica is master, and then
-/// come all at once: only so can home give out what it has lent before anybody has told it.
+/// Half of it, for limits that are set.
+const LESS: &str = "token-bucket 4500/s burst 450";
+
+/// What happens to home's ledger within the lag.
+#[derive(Clone, Copy)]
+enum Deed {
+    /// The key has so many shards, and gets so many.
+    Split(u16, u16),
+    /// Another limit is set. It outranks definitions, so this comes last.
+    Set(&'static str),
+}
+
+/// What is done, and whether calls are held up until the replica is master, and then come all at once: so home has the most to give out
+/// before anybody has told it what it lent.
 ///
-/// From two shards to six home keeps the least of what it had. A key with one shard is in no ledger, so its home comes to its end before
-/// the replica is elected: then it is made again.
-const ROUNDS: [(u16, u16, bool); 10] = [
-    (2, 3, false),
-    (2, 6, true),
-    (1, 3, false),
-    (2, 6, true),
-    (3, 2, false),
-    (2, 6, true),
-    (2, 3, true),
-    (1, 3, true),
-    (3, 2, true),
-    (2, 6, true),
+/// From two shards to six home keeps the least of what it had. A key with one shard has nothing to tell again, so its home comes to its
+/// end before the replica is elected: then it is made again.
+const ROUNDS: [(Deed, bool); 12] = [
+    (Deed::Split(2, 3), false),
+    (Deed::Split(2, 6), true),
+    (Deed::Split(1, 3), false),
+    (Deed::Split(2, 6), true),
+    (Deed::Split(3, 2), false),
+    (Deed::Split(2, 6), true),
+    (Deed::Split(2, 3), true),
+    (Deed::Split(1, 3), true),
+    (Deed::Split(3, 2), true),
+    (Deed::Split(2, 6), true),
+    (Deed::Set(LESS), false),
+    (Deed::Set(LIMIT), true),
 ];
 /// At the least; it lasts until the new shares are in use.
 const LAG: Duration = Duration::from_millis(300);
@@ -61,17 +76,23 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     let suite = Suite { replicas: 1, processes: PROCESSES, ..suite.clone() };
     let needs = Needs { replicas: true, ..Needs::only(Place::Network) };
     let mut scene = Scene::build(&suite, NAME, needs)?;
-    let settings = Settings { revision: Some(1), ..settings(&suite, LIMIT, exactly(ROUNDS[0].0))? };
+    let settings = Settings { revision: Some(1), ..settings(&suite, LIMIT, exactly(2))? };
     let mut fleet = scene.launch("all", &settings, PROCESSES, DEMAND)?;
     fleet.start()?;
     let home = Home::find(&scene.stage.cluster)?;
     let mut rounds = Vec::new();
-    for (number, (from, to, held_up)) in (1..).zip(ROUNDS) {
+    for (number, (deed, held_up)) in (1..).zip(ROUNDS) {
         let told =
             |shards, revision| Settings { shards: exactly(shards), revision: Some(revision), ..settings.clone() };
-        split(&scene, &home, &scene.client(&told(from, 2 * number))?, from)?;
-        let client = scene.client(&told(to, 2 * number + 1))?;
-        rounds.push(fail_over(&mut scene, &home, &mut fleet, &client, (to, held_up))?);
+        let client = match deed {
+            Deed::Split(from, to) => {
+                let before = scene.client(&told(from, 2 * number))?;
+                bring_about(&scene, &home, &before, Deed::Split(to, from))?;
+                scene.client(&told(to, 2 * number + 1))?
+            }
+            Deed::Set(_) => scene.client(&settings)?,
+        };
+        rounds.push(fail_over(&mut scene, &home, &mut fleet, &client, (deed, held_up))?);
     }
     sleep(CALM);
     let end = real_time();
@@ -81,37 +102,47 @@ pub(super) fn run(suite: &Suite) -> Result<Verdict, Failure> {
     verdict.calls(&Tally::of(&records), &scene.stage.cluster);
     let ends: Vec<u64> = rounds.iter().skip(1).map(|round| round.begin).chain([end]).collect();
     for (round, until) in rounds.iter().zip(ends) {
-        round.judge(&settings.limit, home.slot, &records, until, &mut verdict);
+        round.judge(home.slot, &records, until, &mut verdict)?;
     }
     let lost: usize = rounds.iter().map(|round| round.lost().len()).sum();
     verdict.tell(format!("{lost} grants lost in {} failovers", rounds.len()));
     Ok(verdict)
 }
 
-/// Has the key split into so many shards, and waits until it is.
-fn split(scene: &Scene, home: &Home, client: &NamedLimit, shards: u16) -> Result<Ledger, Failure> {
+/// Has it done, and waits until it is.
+fn bring_about(scene: &Scene, home: &Home, client: &NamedLimit, deed: Deed) -> Result<Ledger, Failure> {
     let begin = now();
     loop {
-        // If it can't be asked now, it can be later.
-        let _ = scene.wait_for(client.plan(KEY));
+        // If it can't be done now, it can be later.
+        let is_it: Box<dyn Fn(&Ledger) -> bool> = match deed {
+            Deed::Split(_, to) => {
+                let _ = scene.wait_for(client.plan(KEY));
+                Box::new(move |ledger| ledger.shards == to)
+            }
+            Deed::Set(limit) => {
+                let limit: Limit = limit.parse()?;
+                let _ = scene.wait_for(client.set_limit_of(KEY, limit, Carry::Keep));
+                Box::new(move |ledger| ledger.limit == limit.to_string())
+            }
+        };
         let ledger = home.ledger(&scene.stage.cluster)?;
-        if ledger.shards == shards && ledger.is_settled() {
+        if is_it(&ledger) && ledger.is_settled() {
             return Ok(ledger);
         }
         if now() > begin + PATIENCE {
-            return Err(Failure::new(format!("the key does not get {shards} shards: {ledger:?}")));
+            return Err(Failure::new(format!("the key does not get what it is to have: {ledger:?}")));
         }
         sleep(Duration::from_millis(20));
     }
 }
 
-/// Splits the key within the lag, kills home's master, and waits until home is told again what it forgot.
+/// Has the deed done within the lag, kills home's master, and waits until home is told again what it forgot.
 fn fail_over(
     scene: &mut Scene,
     home: &Home,
     fleet: &mut Fleet,
     client: &NamedLimit,
-    (shards, held_up): (u16, bool),
+    (deed, held_up): (Deed, bool),
 ) -> Result<Round, Failure> {
     let begin = real_time();
     // By a look at another key it has seen the cluster, and nothing has moved yet.
@@ -122,7 +153,7 @@ fn fail_over(
     let lag_begin = real_time();
     let_lag(&scene.stage, master, replica)?;
     let lagging = now();
-    let last = split(scene, home, client, shards)?;
+    let last = bring_about(scene, home, client, deed)?;
     sleep(LAG.saturating_sub(Duration::from_nanos(now() - lagging)));
     if held_up {
         fleet.pause()?;
@@ -143,13 +174,13 @@ fn fail_over(
     }
     wait_until("home is told", || home.at(promoted).is_ok_and(|ledger| ledger.stamp > last.stamp))?;
     let told = real_time();
+    wait_until("home is as it was", || home.at(promoted).is_ok_and(|ledger| last.is_like(&ledger)))?;
+    let settled = real_time();
     stage.cluster.wait_until_sound()?;
     stage.network()?.heal(&network::server(replica))?;
     stage.cluster.nodes[master].restart()?;
     stage.cluster.wait_until_sound()?;
     stage.cluster.wait_until_replicas_are_in_step()?;
-    wait_until("home is as it was", || home.ledger(&stage.cluster).is_ok_and(|ledger| last.is_like(&ledger)))?;
-    let settled = real_time();
     let then = home.ledger(&stage.cluster)?;
     Ok(Round { begin, lag_begin, killed, elected, told, settled, held_up, is_gone, last, found, then })
 }

@@ -1,8 +1,9 @@
 //! One failover: what was lost by it, and what that may admit.
 
 use shardlimit::Limit;
-use shardlimit_check::worst;
+use shardlimit_check::{Change, History};
 
+use crate::Failure;
 use crate::agree::Verdict;
 use crate::judge::admissions;
 use crate::ledger::{Grant, Ledger};
@@ -37,36 +38,51 @@ impl Round {
 
     /// What `docs/accuracy.md` states: burst and rate for so long of each lost grant, and the charges that home has forgotten, up to the burst
     /// of its share. Nothing, if home is gone: whoever knows it makes it again with nothing in it.
-    fn stated(&self, limit: &Limit, seconds: f64, charges: usize) -> f64 {
+    fn stated(&self, (old, new): (&Limit, &Limit), seconds: f64, charges: usize) -> f64 {
         if self.is_gone {
             return 0.0;
         }
-        let period = limit.period().as_secs_f64();
+        let period = new.period().as_secs_f64();
         let of = |grant: &&Grant| grant.burst as f64 + grant.permits as f64 / period * seconds;
-        let lent: u64 = self.last.grants.iter().map(|grant| grant.burst).sum();
-        let kept = limit.burst().saturating_sub(lent);
+        // Of another limit home has the share that it had before.
+        let (limit, ledger) = if old == new { (new, &self.last) } else { (old, &self.found) };
+        let kept = limit.burst().saturating_sub(ledger.grants.iter().map(|grant| grant.burst).sum());
         self.lost().iter().map(of).sum::<f64>() + (charges as f64).min(kept as f64)
     }
 
     /// By what was admitted from its begin `until` the next one's.
-    pub(super) fn judge(&self, limit: &Limit, home: u16, records: &[Record], until: u64, verdict: &mut Verdict) {
+    pub(super) fn judge(
+        &self,
+        home: u16,
+        records: &[Record],
+        until: u64,
+        verdict: &mut Verdict,
+    ) -> Result<(), Failure> {
+        let (old, new): (Limit, Limit) = (self.found.limit.parse()?, self.last.limit.parse()?);
         let calls = || records.iter().flat_map(|record| &record.calls);
         let is_within = |call: &&Call| (self.begin..until).contains(&call.at);
         let at_home = |call: &&Call| call.outcome == Outcome::Allowed && call.slot == Some(home);
-        let above = worst(limit, admissions(calls().filter(is_within))).map_or(f64::NAN, |worst| worst.permits);
+        // A limit that home forgot counts from when it was in force for good.
+        let change = Change { begin: self.lag_begin, end: self.settled, limit: new };
+        let then = if old == new { Vec::new() } else { vec![change] };
+        let mut admitted = admissions(calls().filter(is_within));
+        admitted.sort_unstable();
+        let history = History::new(&old, &then).map_err(Failure::new)?;
+        let above = history.worst(&admitted).map_or(f64::NAN, |worst| worst.permits);
         // Home can't have admitted anything between the kill and the election.
         let since = calls().filter(at_home).map(|call| call.at).filter(|at| *at > self.killed).min();
         let untold = self.told.saturating_sub(since.unwrap_or(self.told));
         let before = calls().filter(at_home).filter(|call| (self.killed..self.told).contains(&call.at)).count();
         let charges = calls().filter(at_home).filter(|call| (self.lag_begin..=self.killed).contains(&call.at)).count();
-        let stated = self.stated(limit, untold as f64 / 1e6, charges);
+        let stated = self.stated((&old, &new), untold as f64 / 1e6, charges);
         let lost = self.lost();
         let bursts: u64 = lost.iter().map(|grant| grant.burst).sum();
         let again = lost.iter().filter(|grant| self.then.ids().contains(&grant.id)).count();
         let held_up = if self.held_up { ", calls held up" } else { "" };
         let gone = if self.is_gone { ", home gone" } else { "" };
+        let what = if old == new { String::new() } else { format!("{old} to {new}, ") };
         verdict.tell_round(format!(
-            "{} to {} shards{held_up}{gone}: {} grants lost with a burst of {bursts}, {charges} charges lost; elected after {} ms; home admitted {before} \
+            "{what}{} to {} shards{held_up}{gone}: {} grants lost with a burst of {bursts}, {charges} charges lost; elected after {} ms; home admitted {before} \
              in {:.1} ms until it was told; {again} lent again, all as before after {} ms; {above:+.0} ({stated:.0}) above the formula",
             self.found.grants.len() + 1,
             self.last.grants.len() + 1,
@@ -77,6 +93,7 @@ impl Round {
         ));
         verdict.within(above, stated);
         verdict.must(!lost.is_empty(), "no grant was lost, so nothing is shown");
+        Ok(())
     }
 }
 
@@ -87,7 +104,13 @@ mod tests {
     fn ledger(stamp: u64, ids: &[u128]) -> Ledger {
         let grant = |(slot, id): (u16, &u128)| Grant { slot, id: *id, permits: 30, burst: 10, is_live: true };
         let grants: Vec<Grant> = (0..).zip(ids).map(grant).collect();
-        Ledger { stamp, limit: String::new(), shards: grants.len() as u16 + 1, is_changing: false, grants }
+        Ledger {
+            stamp,
+            limit: "token-bucket 90/s burst 30".into(),
+            shards: grants.len() as u16 + 1,
+            is_changing: false,
+            grants,
+        }
     }
 
     fn round(found: &[u128], last: &[u128]) -> Round {
@@ -114,7 +137,7 @@ mod tests {
         let calls = admitted.iter().flat_map(|(at, count)| vec![call(*at); *count]).collect();
         let records = [Record { calls, ..Record::default() }];
         let mut verdict = Verdict::default();
-        round.judge(&"token-bucket 90/s burst 30".parse().unwrap(), 7, &records, 9_000_000, &mut verdict);
+        round.judge(7, &records, 9_000_000, &mut verdict).unwrap();
         verdict.is_well()
     }
 
@@ -139,6 +162,12 @@ mod tests {
         assert!(!is_well(&round(&[], &[1, 2]), &[(1_100_000, 3), (3_200_000, 54)]));
         assert!(is_well(&round(&[], &[1, 2]), &[(3_200_000, 1), (9_000_001, 500)]), "of the next round");
         assert!(!is_well(&round(&[1, 2], &[1, 2]), &[(3_200_000, 1)]), "nothing was lost");
+        // The old limit counts until the new one is in force again, and its burst of what home forgot.
+        let mut lowered = round(&[], &[1, 2]);
+        lowered.last.limit = "token-bucket 30/s burst 24".into();
+        lowered.settled = 4_200_000;
+        assert!(is_well(&lowered, &[(3_200_000, 50), (4_200_000, 24), (5_200_000, 44)]));
+        assert!(!is_well(&lowered, &[(3_200_000, 50), (4_200_000, 24), (5_200_000, 45)]));
         let gone = Round { is_gone: true, ..round(&[], &[1, 2]) };
         assert!(is_well(&gone, &[(3_100_000, 30)]) && !is_well(&gone, &[(3_100_000, 31)]));
     }
