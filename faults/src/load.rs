@@ -30,6 +30,9 @@ const TICK: Duration = Duration::from_millis(5);
 /// A call that has not ended so long after its deadline hangs.
 const HANGS: Duration = Duration::from_secs(5);
 
+/// So many different errors are told in words.
+const MOST_WHYS: usize = 5;
+
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// What a process is to do.
@@ -158,10 +161,21 @@ impl Desk {
             record.calls.push(call);
             record.calls.len() - 1
         };
-        let call = call.end(&self.handle.acquire().await);
-        if let Some(kept) = self.record().calls.get_mut(index) {
+        let result = self.handle.acquire().await;
+        let call = call.end(&result);
+        let mut record = self.record();
+        if let Some(kept) = record.calls.get_mut(index) {
             *kept = call;
         }
+        if let Err(error) = result
+            && record.whys.len() < MOST_WHYS
+        {
+            let why = error.to_string();
+            if !record.whys.contains(&why) {
+                record.whys.push(why);
+            }
+        }
+        drop(record);
         self.out.fetch_sub(1, Ordering::Relaxed);
     }
 

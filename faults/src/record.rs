@@ -49,6 +49,8 @@ pub(crate) struct Record {
     pub calls: Vec<Call>,
     pub ticks: Vec<Tick>,
     pub silences: Vec<Silence>,
+    /// What the first errors said.
+    pub whys: Vec<String>,
     /// Calls that were due and not made, because too many were out.
     pub skipped: u64,
     pub panics: u64,
@@ -130,6 +132,9 @@ impl Record {
         for Silence { slot, from, to } in &self.silences {
             writeln!(file, "silence {slot} {from} {to}")?;
         }
+        for why in &self.whys {
+            writeln!(file, "why {}", why.replace('\n', " "))?;
+        }
         writeln!(file, "over {} {}", self.skipped, self.panics)?;
         file.flush()
     }
@@ -163,6 +168,7 @@ impl Record {
                 let (slot, from, to) = (slot.parse().ok()?, from.parse().ok()?, to.parse().ok()?);
                 self.silences.push(Silence { slot, from, to });
             }
+            ["why", ..] => self.whys.push(line[4..].to_owned()),
             ["over", skipped, panics] => {
                 self.skipped += skipped.parse::<u64>().ok()?;
                 self.panics += panics.parse::<u64>().ok()?;
@@ -185,7 +191,8 @@ mod tests {
             Call { begin: 5, end: Some(9), outcome: Outcome::Allowed, slot: Some(0), at: 17, by_policy: true };
         let hung = Call { begin: 6, end: None, outcome: Outcome::Hung, slot: None, at: 0, by_policy: false };
         let (ticks, silences) = (vec![Tick { due: 3, late: 1 }], vec![Silence { slot: 7, from: 1, to: 2 }]);
-        let record = Record { calls: vec![allowed, hung], ticks, silences, skipped: 2, panics: 1 };
+        let whys = vec!["it was late".into()];
+        let record = Record { calls: vec![allowed, hung], ticks, silences, whys, skipped: 2, panics: 1 };
         record.write(&path).unwrap();
         assert_eq!(Record::read(&path).unwrap(), record);
         std::fs::write(&path, "tick 1 2\n").unwrap();

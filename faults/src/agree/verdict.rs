@@ -42,7 +42,8 @@ impl Verdict {
     }
 
     pub(super) fn no_errors(&mut self, tally: &Tally) {
-        self.must(tally.errors() == 0, format!("{} callers got an error", tally.errors()));
+        let whys: Vec<String> = tally.whys.iter().map(|why| format!("\n    {why}")).collect();
+        self.must(tally.errors() == 0, format!("{} callers got an error, such as{}", tally.errors(), whys.concat()));
     }
 
     /// Of permits above the formula in the worst interval.

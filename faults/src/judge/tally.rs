@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub troubled: Option<(Nanos, Nanos)>,
     /// The most by which a bare timer was late within that time: a machine that stood still is not the calls' fault.
     pub stall: Nanos,
+    /// What the first errors of a process said.
+    pub whys: Vec<String>,
 }
 
 impl Tally {
@@ -35,6 +37,7 @@ impl Tally {
             tally.calls += record.calls.len();
             tally.skipped += record.skipped;
             tally.panics += record.panics;
+            tally.whys.extend(record.whys.iter().cloned());
             record.calls.iter().for_each(|call| tally.add(call));
         }
         tally.look_at_troubles(records);
