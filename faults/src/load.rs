@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::Failure;
 use crate::clock::{MILLI, Nanos, SECOND, nanos, now};
 use crate::limiter::{KEY, Settings};
-use crate::record::{Call, Record, Tick};
+use crate::record::{Call, Record, Tick, without_numbers};
 use crate::silence::Listener;
 
 /// So many calls may be out at once: a bound for memory, far above what a deadline lets pile up.
@@ -171,7 +171,7 @@ impl Desk {
             && record.whys.len() < MOST_WHYS
         {
             let why = error.to_string();
-            if !record.whys.contains(&why) {
+            if !record.whys.iter().any(|known| without_numbers(known) == without_numbers(&why)) {
                 record.whys.push(why);
             }
         }

@@ -56,6 +56,11 @@ pub(crate) struct Record {
     pub panics: u64,
 }
 
+/// Two errors that differ in nothing else say the same.
+pub(crate) fn without_numbers(why: &str) -> String {
+    why.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
 impl Call {
     /// A call that begins now.
     pub(crate) fn begin() -> Self {

@@ -41,6 +41,7 @@ impl Verdict {
         self.wrongs.extend(tally.wrongs());
     }
 
+    /// Where it is promised that nobody notices.
     pub(super) fn no_errors(&mut self, tally: &Tally) {
         let whys: Vec<String> = tally.whys.iter().map(|why| format!("\n    {why}")).collect();
         self.must(tally.errors() == 0, format!("{} callers got an error, such as{}", tally.errors(), whys.concat()));

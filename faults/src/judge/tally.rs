@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shardlimit_check::Admission;
 
 use crate::clock::{MILLI, Nanos, SECOND};
-use crate::record::{Call, Outcome, Record};
+use crate::record::{Call, Outcome, Record, without_numbers};
 
 /// Timers that were due so close to a call with an error say whether the machine stood still.
 const NEAR: Nanos = 100 * MILLI;
@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     pub troubled: Option<(Nanos, Nanos)>,
     /// The most by which a bare timer was late within that time: a machine that stood still is not the calls' fault.
     pub stall: Nanos,
-    /// What the first errors of a process said.
+    /// What the first errors of each process said, each once.
     pub whys: Vec<String>,
 }
 
@@ -40,6 +40,8 @@ impl Tally {
             tally.whys.extend(record.whys.iter().cloned());
             record.calls.iter().for_each(|call| tally.add(call));
         }
+        tally.whys.sort_unstable_by_key(|why| without_numbers(why));
+        tally.whys.dedup_by_key(|why| without_numbers(why));
         tally.look_at_troubles(records);
         tally
     }
@@ -113,7 +115,9 @@ mod tests {
             Call::begin(),
         ];
         assert_eq!(admissions(calls.iter()).len(), 2);
-        let tally = Tally::of(&[Record { calls, skipped: 3, ..Record::default() }, Record::default()]);
+        let why = |millis: u64| Record { whys: vec![format!("{millis} ms late")], ..Record::default() };
+        let tally = Tally::of(&[Record { calls, skipped: 3, ..why(5) }, why(60)]);
+        assert_eq!(tally.whys.len(), 1, "{:?}", tally.whys);
         assert_eq!((tally.calls, tally.skipped, tally.hung, tally.by_policy), (6, 3, 1, (1, 1)));
         assert_eq!(
             (tally.errors(), tally.kinds().as_str()),
