@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use shardlimit::{Carry, Limit};
+use shardlimit_check::Change;
 
 use crate::bench::Demand;
-use crate::check::Change;
 use crate::clock::Nanos;
 use crate::redis_url::{RedisUrls, RingNodes};
 use crate::store::{Mode, ShardsOption, StoreOptions};
@@ -334,7 +334,7 @@ pub(crate) struct CheckOptions {
     #[arg(long, allow_hyphen_values = true)]
     pub limit: Limit,
     /// The limit was another from then on: when the change began and ended, in microseconds since 1970. Once for each
-    #[arg(long = "change", value_name = "BEGIN-END=LIMIT")]
+    #[arg(long = "change", value_name = "BEGIN-END=LIMIT", value_parser = values::change)]
     pub changes: Vec<Change>,
 }
 

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
+use shardlimit_check::Change;
+
 use crate::bench::Demand;
 use crate::clock::{MICRO, MILLI, Nanos, SECOND};
 use crate::error::Failure;
@@ -38,6 +40,21 @@ impl From<OsString> for Key {
     fn from(argument: OsString) -> Self {
         Self(argument.into_vec())
     }
+}
+
+/// `BEGIN-END=LIMIT`, in microseconds since 1970.
+pub(crate) fn change(text: &str) -> Result<Change, Failure> {
+    let wrong = || {
+        let form = "must be BEGIN-END=LIMIT with microseconds since 1970";
+        Failure::usage("change", format!("{form}, got {text:?}"))
+    };
+    let (moments, limit) = text.split_once('=').ok_or_else(wrong)?;
+    let (begin, end) = moments.split_once('-').ok_or_else(wrong)?;
+    let (begin, end) = (begin.parse().map_err(|_| wrong())?, end.parse().map_err(|_| wrong())?);
+    if begin > end {
+        return Err(wrong());
+    }
+    Ok(Change { begin, end, limit: limit.parse()? })
 }
 
 pub(crate) fn permits(text: &str) -> Result<u64, Failure> {
@@ -175,6 +192,15 @@ mod tests {
             let failure = duration(text).expect_err(text);
             assert_eq!(failure.field, "duration");
             assert!(failure.message.contains("such as 5s"), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn changes_have_two_moments_and_a_limit() {
+        let limit = "4/s".parse().unwrap();
+        assert_eq!(change("10-20=4/s"), Ok(Change { begin: 10, end: 20, limit }));
+        for text in ["", "1=1/s", "5-4=1/s", "a-b=1/s", "1-2=nonsense"] {
+            assert!(change(text).is_err(), "{text}");
         }
     }
 

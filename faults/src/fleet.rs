@@ -79,6 +79,15 @@ impl Fleet {
         self.tell("start\n")
     }
 
+    /// Nobody calls until they go on.
+    pub(crate) fn pause(&mut self) -> Result<(), Failure> {
+        self.tell("pause\n")
+    }
+
+    pub(crate) fn go_on(&mut self) -> Result<(), Failure> {
+        self.tell("go on\n")
+    }
+
     /// All stop, wait for what is out, and say what they saw.
     pub(crate) fn stop(mut self) -> Result<Vec<Record>, Failure> {
         self.tell("stop\n")?;

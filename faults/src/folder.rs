@@ -20,8 +20,12 @@ impl Folder {
         Self::make(&std::env::temp_dir().join(&*RUN), name, false)
     }
 
-    pub(crate) fn kept(place: &Path, name: &str) -> Result<Self, Failure> {
-        Self::make(place, name, true)
+    /// Of one run; in `place`, and kept, if there is one.
+    pub(crate) fn of_run(place: Option<&Path>, name: &str) -> Result<Self, Failure> {
+        match place {
+            Some(place) => Self::make(place, name, true),
+            None => Self::temporary(name),
+        }
     }
 
     fn make(place: &Path, name: &str, keep: bool) -> Result<Self, Failure> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use shardlimit::{Builder, Error, FailurePolicy, Limit, Limiter, NamedLimit};
+use shardlimit::{Builder, Error, FailurePolicy, Limit, Limiter, NamedLimit, Shards};
 
 /// The name that the suite's limits go by.
 pub(crate) const NAME: &str = "faults";
@@ -22,6 +22,12 @@ pub(crate) struct Settings {
     /// What decides where a shard can't: open, closed, error, local or local:RATIO.
     #[arg(long, default_value = "local")]
     pub policy: FailurePolicy,
+    /// How many shards the key has: per-master, off, auto or a number.
+    #[arg(long, default_value = "per-master")]
+    pub shards: Shards,
+    /// The revision of the definition; by default the moment at which it is defined.
+    #[arg(long)]
+    pub revision: Option<u64>,
 }
 
 impl Settings {
@@ -31,18 +37,27 @@ impl Settings {
 
     /// As command-line options of a process that is to have the same.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let Self { limit, deadline, policy } = self;
-        let pairs =
-            [("--limit", limit.to_string()), ("--deadline", deadline.to_string()), ("--policy", policy.to_string())];
+        let Self { limit, deadline, policy, shards, revision } = self;
+        let mut pairs = vec![
+            ("--limit", limit.to_string()),
+            ("--deadline", deadline.to_string()),
+            ("--policy", policy.to_string()),
+            ("--shards", shards.to_string()),
+        ];
+        pairs.extend(revision.map(|revision| ("--revision", revision.to_string())));
         pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 
     pub(crate) fn builder(&self, urls: &[String]) -> Builder {
         let urls = urls.iter().map(String::as_str);
-        Limiter::builder().redis(urls).deadline(self.deadline()).on_failure(self.policy)
+        Limiter::builder().redis(urls).deadline(self.deadline()).on_failure(self.policy).shards(self.shards)
     }
 
     pub(crate) fn define(&self, urls: &[String]) -> Result<NamedLimit, Error> {
-        self.builder(urls).build()?.define(NAME, self.limit)
+        let limiter = self.builder(urls).build()?;
+        match self.revision {
+            Some(revision) => limiter.define_revision(NAME, self.limit, revision),
+            None => limiter.define(NAME, self.limit),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A process that calls: on schedule, whatever became of the calls before, each call recorded.
 //!
-//! It says `ready` when its connections are open; `start` and `stop` come in as lines. The end of its input means *stop*.
+//! It says `ready` when its connections are open; `start`, `pause`, `go on` and `stop` come in as lines. The end of its input
+//! means *stop*.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::Failure;
 use crate::clock::{MILLI, Nanos, SECOND, nanos, now};
 use crate::limiter::{KEY, Settings};
-use crate::record::{Call, Record, Tick};
+use crate::record::{Call, Record, Tick, without_numbers};
+use crate::silence::Listener;
 
 /// So many calls may be out at once: a bound for memory, far above what a deadline lets pile up.
 const MOST_OUT: u64 = 200_000;
@@ -27,6 +29,9 @@ const LONGEST: Nanos = 180 * SECOND;
 const TICK: Duration = Duration::from_millis(5);
 /// A call that has not ended so long after its deadline hangs.
 const HANGS: Duration = Duration::from_secs(5);
+
+/// So many different errors are told in words.
+const MOST_WHYS: usize = 5;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -56,6 +61,7 @@ struct Desk {
     handle: Handle,
     record: Mutex<Record>,
     out: AtomicU64,
+    paused: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -76,13 +82,11 @@ pub(crate) fn run(job: &Job) -> Result<(), Failure> {
     if io::stdin().lock().read_line(&mut line)? == 0 {
         return Ok(());
     }
-    let desk =
-        Arc::new(Desk { handle, record: Mutex::default(), out: AtomicU64::new(0), stop: AtomicBool::new(false) });
-    let stopped = Arc::clone(&desk);
-    std::thread::spawn(move || {
-        let _ = io::stdin().lock().read_line(&mut String::new());
-        stopped.stop.store(true, Ordering::Relaxed);
-    });
+    let (record, out) = (Mutex::default(), AtomicU64::new(0));
+    let (paused, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let desk = Arc::new(Desk { handle, record, out, paused, stop });
+    let told = Arc::clone(&desk);
+    std::thread::spawn(move || told.listen());
     let deadline = job.settings.deadline();
     runtime.block_on(async {
         let ticking = tokio::spawn(Arc::clone(&desk).tick(deadline));
@@ -106,6 +110,18 @@ impl Desk {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// To what comes in, until it is to stop.
+    fn listen(&self) {
+        for line in io::stdin().lock().lines() {
+            match line.as_deref() {
+                Ok("pause") => self.paused.store(true, Ordering::Relaxed),
+                Ok("go on") => self.paused.store(false, Ordering::Relaxed),
+                _ => break,
+            }
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Call k is due at start + k ÷ rate.
     async fn call_on_schedule(self: Arc<Self>, job: &Job) {
         let mut pace = interval(Duration::from_millis(1));
@@ -114,6 +130,9 @@ impl Desk {
         let mut made = 0;
         while !self.stop.load(Ordering::Relaxed) && now() < start + LONGEST {
             pace.tick().await;
+            if self.paused.load(Ordering::Relaxed) {
+                continue;
+            }
             let elapsed = now() - start;
             let due = (u128::from(elapsed) * u128::from(job.rate) / u128::from(SECOND)) as u64;
             let behind = MOST_BEHIND * job.rate / SECOND;
@@ -142,18 +161,38 @@ impl Desk {
             record.calls.push(call);
             record.calls.len() - 1
         };
-        let call = call.end(&self.handle.acquire().await);
-        if let Some(kept) = self.record().calls.get_mut(index) {
+        let result = self.handle.acquire().await;
+        let call = call.end(&result);
+        let mut record = self.record();
+        if let Some(kept) = record.calls.get_mut(index) {
             *kept = call;
         }
+        if let Err(error) = result
+            && record.whys.len() < MOST_WHYS
+        {
+            let why = error.to_string();
+            if !record.whys.iter().any(|known| without_numbers(known) == without_numbers(&why)) {
+                record.whys.push(why);
+            }
+        }
+        drop(record);
         self.out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Bare timers of the length of a deadline, on the runtime that the calls are on.
+    /// Bare timers of the length of a deadline, on the runtime that the calls are on. With each of them it is seen which shards have
+    /// answered.
     async fn tick(self: Arc<Self>, deadline: Duration) {
         let mut pace = interval(TICK);
+        let mut listener = Listener::default();
         loop {
             pace.tick().await;
+            let counts = self.handle.counts();
+            let decided = counts.iter().map(|shard| (shard.slot.number(), shard.allowed + shard.denied));
+            let mut silences = listener.hear(decided, now());
+            if self.stop.load(Ordering::Relaxed) {
+                silences.extend(listener.end());
+            }
+            self.record().silences.extend(silences);
             let desk = Arc::clone(&self);
             tokio::spawn(async move {
                 let due = now() + nanos(deadline);

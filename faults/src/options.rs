@@ -2,9 +2,9 @@
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::counting;
 use crate::limiter::Settings;
 use crate::load::Job;
+use crate::{counting, moving};
 
 /// Injects faults into real clusters under load, and judges what the calls came to.
 #[derive(Debug, Parser)]
@@ -23,6 +23,9 @@ pub(crate) enum Command {
     Load(Job),
     /// Uses limiters in every way for a long time, and says whether memory, tasks, threads or sockets grow.
     Soak(crate::soak::Job),
+    /// One that moves shares or sets a limit, and is killed meanwhile; the suite starts it.
+    #[command(hide = true)]
+    Move(moving::Job),
     /// One of the processes that count; the suite starts them.
     #[command(hide = true)]
     Count(counting::Job),
@@ -31,7 +34,8 @@ pub(crate) enum Command {
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Suite {
-    /// Faults by name; all of them if none is given.
+    /// By name; all faults if none is given. What shows that clients agree has limits and clusters of its own, and runs only if it is
+    /// named.
     pub faults: Vec<String>,
     /// Lists the faults.
     #[arg(long)]

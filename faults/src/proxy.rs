@@ -1,12 +1,15 @@
-//! A proxy before a server that cuts connections at a chosen point of a request's way, or holds its answers back.
+//! A proxy before a server that cuts connections at a chosen point of a request's way, holds its answers back, or kills who sent a
+//! request.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
 
@@ -35,6 +38,15 @@ struct Shared {
     /// Milliseconds for which answers are held back.
     delay: AtomicU64,
     over: AtomicBool,
+    /// For who connects from now on.
+    trap: Mutex<Option<Arc<Trap>>>,
+}
+
+/// Kills a process with its so-manyeth script run, at whichever server: the request arrives, and its answer finds nobody.
+pub(crate) struct Trap {
+    process: Pid,
+    at: u64,
+    runs: AtomicU64,
 }
 
 /// One connection of a client with its own to the server.
@@ -44,6 +56,25 @@ struct Pair {
     /// Script runs that the server was sent and has not begun to answer.
     asked: AtomicBool,
     shared: Arc<Shared>,
+    trap: Option<Arc<Trap>>,
+}
+
+impl Trap {
+    pub(crate) fn new(process: Pid, at: u64) -> Self {
+        Self { process, at, runs: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn has_snapped(&self) -> bool {
+        self.runs.load(Ordering::SeqCst) >= self.at
+    }
+
+    /// One more script run.
+    fn count(&self) {
+        if self.runs.fetch_add(1, Ordering::SeqCst) + 1 == self.at {
+            // One that has ended by itself can't be killed.
+            let _ = kill_process(self.process, Signal::KILL);
+        }
+    }
 }
 
 impl Proxy {
@@ -80,6 +111,11 @@ impl Proxy {
         self.shared.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 
+    /// Sets a trap for whoever connects from now on, or none.
+    pub(crate) fn set_trap(&self, trap: Option<&Arc<Trap>>) {
+        *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = trap.cloned();
+    }
+
     /// How many connections were cut.
     pub(crate) fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
@@ -98,7 +134,8 @@ impl Pair {
     fn start(client: TcpStream, server: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let pair = Arc::new(Self { client, server, asked: AtomicBool::new(false), shared });
+        let trap = shared.trap.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let pair = Arc::new(Self { client, server, asked: AtomicBool::new(false), shared, trap });
         let (back, to_client) = (Arc::clone(&pair), Arc::clone(&pair));
         let (send, held) = channel();
         thread::spawn(move || {
@@ -126,6 +163,9 @@ impl Pair {
             let runs_script = buffer[..length].windows(4).any(|word| word == b"EVAL");
             if runs_script && self.takes(Cut::Before) {
                 return Ok(());
+            }
+            if let (true, Some(trap)) = (runs_script, &self.trap) {
+                trap.count();
             }
             // Before it is sent: the answer may be here at once.
             self.asked.fetch_or(runs_script, Ordering::SeqCst);

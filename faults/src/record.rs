@@ -7,6 +7,7 @@ use std::path::Path;
 use shardlimit::{DecidedBy, Decision, Error, ErrorKind};
 
 use crate::clock::{Nanos, now, real_time};
+use crate::silence::Silence;
 
 /// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,17 @@ pub(crate) struct Tick {
 pub(crate) struct Record {
     pub calls: Vec<Call>,
     pub ticks: Vec<Tick>,
+    pub silences: Vec<Silence>,
+    /// What the first errors said.
+    pub whys: Vec<String>,
     /// Calls that were due and not made, because too many were out.
     pub skipped: u64,
     pub panics: u64,
+}
+
+/// Two errors that differ in nothing else say the same.
+pub(crate) fn without_numbers(why: &str) -> String {
+    why.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 impl Call {
@@ -125,6 +134,12 @@ impl Record {
         for Tick { due, late } in &self.ticks {
             writeln!(file, "tick {due} {late}")?;
         }
+        for Silence { slot, from, to } in &self.silences {
+            writeln!(file, "silence {slot} {from} {to}")?;
+        }
+        for why in &self.whys {
+            writeln!(file, "why {}", why.replace('\n', " "))?;
+        }
         writeln!(file, "over {} {}", self.skipped, self.panics)?;
         file.flush()
     }
@@ -154,6 +169,11 @@ impl Record {
                 by_policy: by_policy == "1",
             }),
             ["tick", due, late] => self.ticks.push(Tick { due: due.parse().ok()?, late: late.parse().ok()? }),
+            ["silence", slot, from, to] => {
+                let (slot, from, to) = (slot.parse().ok()?, from.parse().ok()?, to.parse().ok()?);
+                self.silences.push(Silence { slot, from, to });
+            }
+            ["why", ..] => self.whys.push(line[4..].to_owned()),
             ["over", skipped, panics] => {
                 self.skipped += skipped.parse::<u64>().ok()?;
                 self.panics += panics.parse::<u64>().ok()?;
@@ -175,8 +195,9 @@ mod tests {
         let allowed =
             Call { begin: 5, end: Some(9), outcome: Outcome::Allowed, slot: Some(0), at: 17, by_policy: true };
         let hung = Call { begin: 6, end: None, outcome: Outcome::Hung, slot: None, at: 0, by_policy: false };
-        let record =
-            Record { calls: vec![allowed, hung], ticks: vec![Tick { due: 3, late: 1 }], skipped: 2, panics: 1 };
+        let (ticks, silences) = (vec![Tick { due: 3, late: 1 }], vec![Silence { slot: 7, from: 1, to: 2 }]);
+        let whys = vec!["it was late".into()];
+        let record = Record { calls: vec![allowed, hung], ticks, silences, whys, skipped: 2, panics: 1 };
         record.write(&path).unwrap();
         assert_eq!(Record::read(&path).unwrap(), record);
         std::fs::write(&path, "tick 1 2\n").unwrap();

@@ -22,17 +22,14 @@ pub(crate) fn row(name: &str, figures: &Figures) -> String {
 }
 
 fn cells(figures: &Figures) -> [String; 12] {
-    let errors = figures.errors.iter().map(|(kind, count)| format!("{count} {}", kind.name()));
-    let mut errors = errors.collect::<Vec<_>>().join(", ");
-    if errors.is_empty() {
-        errors = "0".into();
-    }
+    let mut errors = figures.tally.kinds();
     if figures.troubles_before > 0 {
         errors = format!("{errors} ({} troubled before)", figures.troubles_before);
     }
-    let calls = match figures.skipped {
-        0 => figures.calls.to_string(),
-        skipped => format!("{} ({skipped} skipped)", figures.calls),
+    let tally = &figures.tally;
+    let calls = match tally.skipped {
+        0 => tally.calls.to_string(),
+        skipped => format!("{} ({skipped} skipped)", tally.calls),
     };
     let p99 =
         figures.p99.map_or_else(|| "–".into(), |(before, during)| format!("{} → {}", millis(before), millis(during)));
@@ -40,12 +37,12 @@ fn cells(figures: &Figures) -> [String; 12] {
     [
         seconds(figures.lasted),
         calls,
-        figures.hung.to_string(),
+        tally.hung.to_string(),
         millis(figures.longest),
         millis(figures.late),
         errors,
-        format!("{}, {}", figures.by_policy.0, figures.by_policy.1),
-        format!("{:+.0} ({:.0})", figures.above, figures.extra),
+        format!("{}, {}", tally.by_policy.0, tally.by_policy.1),
+        format!("{:+.0} ({:.0})", figures.above.all, figures.extra.all),
         if figures.least.is_nan() { "–".into() } else { format!("{:.0} %", figures.least * 100.0) },
         p99,
         figures.normal_after.map_or_else(|| "never".into(), seconds),

@@ -14,7 +14,7 @@ use crate::judge::{Case, Figures, Promise, judge};
 use crate::network;
 use crate::options::Suite;
 use crate::stage::Stage;
-use crate::{counted, distinct, gone, once, report};
+use crate::{agree, counted, distinct, gone, once, report};
 use once::split;
 
 /// The first burst, and the first look at everything, are over by then.
@@ -41,7 +41,7 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
         for fault in ALL {
             println!("{:16} {}", fault.name, fault.about);
         }
-        for (name, about) in OTHERS {
+        for (name, about) in OTHERS.into_iter().chain(agree::ALL.iter().map(|run| (run.name, run.about))) {
             println!("{name:16} {about}");
         }
         return Ok(true);
@@ -49,14 +49,19 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     if suite.processes < 2 {
         return Err(Failure::new("there must be at least two processes"));
     }
-    let known =
-        |name: &&String| OTHERS.iter().any(|(other, _)| other == *name) || ALL.iter().any(|fault| fault.name == **name);
+    let known = |name: &&String| {
+        let faults = ALL.iter().map(|fault| fault.name);
+        let others = OTHERS.iter().map(|(other, _)| *other);
+        faults.chain(others).chain(agree::ALL.iter().map(|run| run.name)).any(|known| known == *name)
+    };
     if let Some(stranger) = suite.faults.iter().find(|name| !known(name)) {
         return Err(Failure::new(format!("there is no fault {stranger:?}; see --list")));
     }
     let wanted = |name: &str| suite.faults.is_empty() || suite.faults.iter().any(|one| one == name);
     let faults: Vec<&Fault> = ALL.iter().filter(|fault| wanted(fault.name)).collect();
-    if faults.iter().any(|fault| fault.needs.place == Place::Network) {
+    let runs: Vec<_> = agree::ALL.iter().filter(|run| suite.faults.iter().any(|name| name == run.name)).collect();
+    let places = faults.iter().map(|fault| fault.needs.place).chain(runs.iter().map(|run| run.place));
+    if places.into_iter().any(|place| place == Place::Network) {
         network::enter_own_world()?;
         network::settle()?;
     }
@@ -108,6 +113,11 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
         well &= counts.is_well();
         println!("{:16} {counts}", distinct::NAME);
     }
+    for run in runs {
+        let verdict = (run.show)(suite)?;
+        well &= verdict.is_well();
+        println!("{:16} {verdict}", run.name);
+    }
     Ok(well)
 }
 
@@ -125,10 +135,7 @@ fn promise(suite: &Suite, fault: &Fault) -> Promise {
 }
 
 fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
-    let folder = match &suite.keep {
-        Some(place) => Folder::kept(place, fault.name)?,
-        None => Folder::temporary(fault.name)?,
-    };
+    let folder = Folder::of_run(suite.keep.as_deref(), fault.name)?;
     let build = || Stage::build(suite, fault.needs, &folder.path);
     // Somebody else may have taken a port between our look and the server's.
     let mut stage = build().or_else(|_| build())?;
@@ -160,7 +167,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             deadline: settings.deadline(),
             marks: &marks,
             healthy: &healthy,
-            extra: fault.extra.permits(&stage, settings, &marks),
+            extra: fault.extra.permits(&stage, settings, &marks, &records),
             by_own_clock: fault.extra == Extra::Clock,
             steady: !fault.needs.silence,
             promise: promise(suite, fault),

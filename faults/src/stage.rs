@@ -114,6 +114,12 @@ impl Stage {
         Ok(())
     }
 
+    /// One more master, on loopback.
+    pub(crate) fn add_master(&mut self) -> Result<(), Failure> {
+        let port = free_port()?.1;
+        self.cluster.add_master(Seat { namespace: None, host: "127.0.0.1".into(), port, announced: port })
+    }
+
     /// The master of home.
     pub(crate) fn home(&self) -> usize {
         self.shards[0].node
@@ -124,8 +130,10 @@ impl Stage {
         self.shards[1].node
     }
 
+    /// Once it has taken over, the one that was its master is its replica.
     pub(crate) fn replica_of(&self, master: usize) -> usize {
-        master + self.cluster.masters
+        let masters = self.cluster.masters;
+        if master < masters { master + masters } else { master - masters }
     }
 
     pub(crate) fn network(&self) -> Result<&Network, Failure> {

@@ -1,9 +1,8 @@
 //! From the files of several runs to one judgement.
 
 use serde::Serialize;
-use shardlimit_check::worst;
+use shardlimit_check::{History, reached, worst};
 
-use super::history::{History, reached};
 use super::record;
 use crate::error::Failure;
 use crate::options::CheckOptions;
@@ -41,7 +40,8 @@ pub(crate) fn run(options: &CheckOptions) -> Result<CheckReport, Failure> {
     let worst = if options.changes.is_empty() {
         worst(&options.limit, admissions)
     } else {
-        History::new(&options.limit, &options.changes)?.worst(&admissions)
+        let history = History::new(&options.limit, &options.changes);
+        history.map_err(|wrong| Failure::usage("change", wrong))?.worst(&admissions)
     };
     Ok(CheckReport {
         limit: options.limit.to_string(),

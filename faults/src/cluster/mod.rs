@@ -1,8 +1,9 @@
 //! Real Redis Clusters, on loopback or in network namespaces; gone when the program is.
 //!
 //! * `node`: one server, and what can be done to its process. `setup`: how a cluster is made. `slots`: who owns what, and
-//!   slots on their way from one master to another.
+//!   slots on their way from one master to another. `growth`: masters that come and go.
 
+mod growth;
 mod node;
 mod setup;
 mod slots;
@@ -14,4 +15,6 @@ pub(crate) use setup::Setup;
 pub(crate) struct Cluster {
     pub nodes: Vec<Node>,
     pub masters: usize,
+    /// What every server is started with.
+    options: Vec<String>,
 }

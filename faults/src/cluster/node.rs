@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, FromRedisValue, RedisResult, cmd};
+use redis::{Cmd, Connection, FromRedisValue, Pipeline, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
@@ -123,13 +123,29 @@ impl Node {
     }
 
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
-        let ask = || -> RedisResult<T> {
+        self.connected(|connection| command.query(connection))
+    }
+
+    /// All of them at once, on one connection.
+    pub(crate) fn ask_all<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, Failure> {
+        self.connected(|connection| commands.query(connection))
+    }
+
+    /// What is stored there. A replica tells what it has, too.
+    pub(crate) fn look_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let (found,) = self.ask_all(redis::pipe().cmd("READONLY").ignore().cmd("GET").arg(key))?;
+        Ok(found)
+    }
+
+    fn connected<T>(&self, ask: impl FnOnce(&mut Connection) -> RedisResult<T>) -> Result<T, Failure> {
+        let connect = || -> RedisResult<Connection> {
             let client = redis::Client::open((self.seat.host.as_str(), self.seat.port))?;
-            let mut connection = client.get_connection_with_timeout(Duration::from_millis(500))?;
+            let connection = client.get_connection_with_timeout(Duration::from_millis(500))?;
             connection.set_read_timeout(Some(Duration::from_secs(5)))?;
-            command.query(&mut connection)
+            Ok(connection)
         };
-        ask().map_err(|error| Failure::new(format!("{}: {error}", self.seat.address())))
+        let asked = connect().and_then(|mut connection| ask(&mut connection));
+        asked.map_err(|error| Failure::new(format!("{}: {error}", self.seat.address())))
     }
 
     /// A field of CLUSTER INFO, without its `cluster_`.

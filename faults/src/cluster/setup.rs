@@ -34,6 +34,7 @@ impl Cluster {
             .into_iter()
             .chain(["--cluster-require-full-coverage", yes])
             // A master that gives its last slot away would turn into a replica by itself.
+            .chain(["--latency-monitor-threshold", "5"])
             .chain(["--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"])
             .chain(["--appendonly", if setup.durable { "yes" } else { "no" }, "--appendfsync", "always"])
             .map(ToOwned::to_owned)
@@ -47,7 +48,7 @@ impl Cluster {
                 Node::start(seat.clone(), &options, environment)
             })
             .collect::<Result<_, _>>()?;
-        let cluster = Self { nodes, masters: setup.masters };
+        let cluster = Self { nodes, masters: setup.masters, options };
         for (index, node) in cluster.nodes.iter().enumerate() {
             node.ask::<()>(cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(index + 1))?;
         }
@@ -55,14 +56,10 @@ impl Cluster {
             let edge = |part: usize| usize::from(SLOTS) * part / setup.masters;
             node.ask::<()>(cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(edge(index)).arg(edge(index + 1) - 1))?;
         }
-        for Node { seat, .. } in &cluster.nodes[1..] {
-            let mut meet = cmd("CLUSTER");
-            meet.arg("MEET").arg(&seat.host).arg(seat.port).arg(seat.port + 10_000);
-            cluster.nodes[0].ask::<()>(&meet)?;
+        for node in &cluster.nodes[1..] {
+            cluster.meet(node)?;
         }
-        cluster.wait_until("all nodes know each other", |cluster| {
-            cluster.nodes.iter().all(|node| node.info("known_nodes") == cluster.nodes.len().to_string())
-        })?;
+        cluster.wait_until_all_know_each_other()?;
         for (index, replica) in cluster.nodes[setup.masters..].iter().enumerate() {
             let master = &cluster.nodes[index % setup.masters].id;
             replica.ask::<()>(cmd("CLUSTER").arg("REPLICATE").arg(master))?;
@@ -70,6 +67,18 @@ impl Cluster {
         cluster.wait_until_sound()?;
         cluster.wait_until_replicas_are_in_step()?;
         Ok(cluster)
+    }
+
+    /// The first node takes another one in.
+    pub(super) fn meet(&self, node: &Node) -> Result<(), Failure> {
+        let Seat { host, port, .. } = &node.seat;
+        self.nodes[0].ask(cmd("CLUSTER").arg("MEET").arg(host).arg(port).arg(port + 10_000))
+    }
+
+    pub(super) fn wait_until_all_know_each_other(&self) -> Result<(), Failure> {
+        self.wait_until("all nodes know each other", |cluster| {
+            cluster.nodes.iter().all(|node| node.info("known_nodes") == cluster.nodes.len().to_string())
+        })
     }
 
     /// Every running node says that the cluster is up, and all name the same owners, which run too.
@@ -107,6 +116,16 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// The longest that a server which runs took for one command, in ms; 0 below 5. A script takes some tens of microseconds, so this is for how long
+    /// a server had no core.
+    pub(crate) fn longest_command(&self) -> u64 {
+        let longest = |node: &Node| {
+            let events: Vec<(String, u64, u64, u64)> = node.ask(cmd("LATENCY").arg("LATEST")).unwrap_or_default();
+            events.into_iter().filter(|(name, ..)| name.ends_with("command")).map(|(_, _, _, most)| most).max()
+        };
+        self.nodes.iter().filter(|node| node.is_running()).filter_map(longest).max().unwrap_or_default()
     }
 
     /// For clients: where each node that was a master at the start can be found.

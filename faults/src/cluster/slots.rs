@@ -1,17 +1,19 @@
 //! Who owns which slot, and slots that are on their way.
 
-use redis::{Value, cmd};
+use std::ops::Range;
+
+use redis::{Pipeline, Value, cmd, pipe};
 
 use super::{Cluster, Node};
 use crate::Failure;
 
 pub(super) const SLOTS: u16 = 16_384;
 
-/// A slot that is on its way: the source answers ASK for keys that it no longer has.
-#[must_use = "a migration that is not finished leaves the slot open"]
-#[derive(Clone, Copy)]
+/// Slots that are on their way: the source answers ASK for keys that it no longer has.
+#[must_use = "a migration that is not finished leaves the slots open"]
+#[derive(Clone)]
 pub(crate) struct Migration {
-    pub slot: u16,
+    pub slots: Range<u16>,
     pub from: usize,
     pub to: usize,
 }
@@ -43,39 +45,52 @@ impl Cluster {
         Ok(self.owners_as_seen_by(witness)[usize::from(slot)])
     }
 
-    /// Opens the slot at both ends.
-    pub(crate) fn begin_migration(&self, slot: u16, from: usize, to: usize) -> Result<Migration, Failure> {
-        let set = |node: usize, state: &str, other: usize| {
-            let other = &self.nodes[other].id;
-            self.nodes[node].ask::<()>(cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(other))
-        };
-        set(to, "IMPORTING", from)?;
-        set(from, "MIGRATING", to)?;
-        Ok(Migration { slot, from, to })
+    /// Opens the slots at both ends.
+    pub(crate) fn begin_migration(&self, slots: Range<u16>, from: usize, to: usize) -> Result<Migration, Failure> {
+        let migration = Migration { slots, from, to };
+        self.nodes[to].ask_all::<()>(&migration.set("IMPORTING", &self.nodes[from].id))?;
+        self.nodes[from].ask_all::<()>(&migration.set("MIGRATING", &self.nodes[to].id))?;
+        Ok(migration)
     }
 
-    /// Moves every key of the slot.
-    pub(crate) fn move_keys(&self, migration: Migration) -> Result<(), Failure> {
-        let Migration { slot, from, to } = migration;
+    /// Moves every key of the slots.
+    pub(crate) fn move_keys(&self, migration: &Migration) -> Result<(), Failure> {
+        let Migration { slots, from, to } = migration;
+        let source = &self.nodes[*from];
+        let mut look = pipe();
+        for slot in slots.clone() {
+            look.cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100);
+        }
         loop {
-            let keys: Vec<Vec<u8>> = self.nodes[from].ask(cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(100))?;
-            if keys.is_empty() {
+            let keys: Vec<Vec<Vec<u8>>> = source.ask_all(&look)?;
+            if keys.iter().all(Vec::is_empty) {
                 return Ok(());
             }
-            let seat = &self.nodes[to].seat;
-            let mut migrate = cmd("MIGRATE");
-            migrate.arg(&seat.host).arg(seat.port).arg("").arg(0).arg(5_000).arg("KEYS").arg(keys);
-            self.nodes[from].ask::<()>(&migrate)?;
+            for keys in keys.into_iter().filter(|keys| !keys.is_empty()) {
+                let seat = &self.nodes[*to].seat;
+                let mut migrate = cmd("MIGRATE");
+                migrate.arg(&seat.host).arg(seat.port).arg("").arg(0).arg(5_000).arg("KEYS").arg(keys);
+                source.ask::<()>(&migrate)?;
+            }
         }
     }
 
-    /// Gives the slot to its new owner, which tells the others.
-    pub(crate) fn finish_migration(&self, migration: Migration) -> Result<(), Failure> {
-        let Migration { slot, from, to } = migration;
-        for node in [to, from] {
-            let owner = &self.nodes[to].id;
-            self.nodes[node].ask::<()>(cmd("CLUSTER").arg("SETSLOT").arg(slot).arg("NODE").arg(owner))?;
+    /// Gives the slots to their new owner, which tells the others.
+    pub(crate) fn finish_migration(&self, migration: &Migration) -> Result<(), Failure> {
+        let owner = &self.nodes[migration.to].id;
+        for node in [migration.to, migration.from] {
+            self.nodes[node].ask_all::<()>(&migration.set("NODE", owner))?;
         }
         Ok(())
+    }
+}
+
+impl Migration {
+    fn set(&self, state: &str, other: &str) -> Pipeline {
+        let mut commands = pipe();
+        for slot in self.slots.clone() {
+            commands.cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(state).arg(other).ignore();
+        }
+        commands
     }
 }

@@ -29,15 +29,19 @@ pub(super) fn by_command(stage: &mut Stage) -> Result<Marks, Failure> {
 pub(super) fn with_lag(stage: &mut Stage) -> Result<Marks, Failure> {
     let victim = stage.victim();
     let replica = stage.replica_of(victim);
-    let (behind, master) = (network::server(replica), network::server(victim));
-    let data = format!("INPUT -p tcp -s {} --sport {}", network::address(&master), network::PORT);
-    stage.network()?.drop_at(&behind, &data)?;
+    let_lag(stage, victim, replica)?;
     sleep(LAG);
     let marks = Marks::begin(&[victim]);
     stage.cluster.nodes[victim].kill();
     stage.cluster.wait_until("the replica is master", |cluster| cluster.nodes[replica].is_master())?;
     stage.cluster.wait_until_sound()?;
     let marks = marks.end();
-    stage.network()?.heal(&behind)?;
+    stage.network()?.heal(&network::server(replica))?;
     Ok(marks)
+}
+
+/// The replica learns of nothing that its master writes from now on, until its network is healed.
+pub(crate) fn let_lag(stage: &Stage, master: usize, replica: usize) -> Result<(), Failure> {
+    let data = format!("INPUT -p tcp -s {} --sport {}", network::address(&network::server(master)), network::PORT);
+    stage.network()?.drop_at(&network::server(replica), &data)
 }

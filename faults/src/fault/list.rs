@@ -36,10 +36,10 @@ pub(crate) const ALL: &[Fault] = faults![
     "evict", "a master evicts all keys", NOTHING, None, server::evict;
     "clock-forward", "a master's clock 30 s ahead, and back", CLOCK, Clock, server::clock_forward;
     "clock-back", "a master's clock 30 s behind, and back", CLOCK, Clock, server::clock_back;
-    "cut-before", "a connection is cut every 50 ms, its request undelivered", PROXIES, Beside, proxied::before;
-    "cut-after", "the same, its request delivered and run", PROXIES, Beside, proxied::after;
-    "cut-inside", "the same, in the middle of its reply", PROXIES, Beside, proxied::inside;
-    "client-kill", "CLIENT KILL everywhere every 50 ms", NOTHING, Beside, server::client_kill;
+    "cut-before", "a connection is cut every 50 ms, its request undelivered", PROXIES, MomentsLost, proxied::before;
+    "cut-after", "the same, its request delivered and run", PROXIES, Moments, proxied::after;
+    "cut-inside", "the same, in the middle of its reply", PROXIES, Moments, proxied::inside;
+    "client-kill", "CLIENT KILL everywhere every 50 ms", NOTHING, MomentsLost, server::client_kill;
     "client-pause", "CLIENT PAUSE of a master for 3 s", NOTHING, Beside, server::client_pause;
     "idle", "servers close what is idle for 1 s; calls come in pulses", Needs { silence: true, ..NOTHING }, None, server::idle;
     "flushall", "FLUSHALL of a master that holds a share", NOTHING, None, server::flush_share;

@@ -11,14 +11,18 @@ mod proxied;
 mod server;
 mod slots;
 
+pub(crate) use failover::let_lag;
 pub(crate) use list::ALL;
 
 use shardlimit::FailurePolicy;
 
 use crate::Failure;
 use crate::clock::SECOND;
+use crate::judge::Tally;
 use crate::limiter::Settings;
-use crate::stage::{Marks, Stage};
+use crate::record::Record;
+use crate::silence::longest;
+use crate::stage::{Marks, Shard, Stage};
 
 /// One fault of the suite.
 pub(crate) struct Fault {
@@ -61,7 +65,8 @@ impl Needs {
     }
 }
 
-/// How far above the formula a fault may lead, as the documentation states it.
+/// How far above the formula a fault may lead, as the documentation states it. Whatever the policy admits beside them, shards alone
+/// stay within the formula, unless they forget something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
     /// Not at all.
@@ -71,6 +76,10 @@ pub(crate) enum Extra {
     LostCharges,
     /// Some calls reach the shard and others are decided by the policy beside it.
     Beside,
+    /// The same of all shards, for a moment each. What the policy admits in it is charged when the shard is back.
+    Moments,
+    /// The same, and the run that is to charge it may be lost as well: then it never is.
+    MomentsLost,
     /// Clients on both sides of a cut, each beside shards that others reach; and the old master goes on in a minority, beside
     /// the one that was elected.
     Minority,
@@ -81,9 +90,18 @@ pub(crate) enum Extra {
 /// The longest that a client goes on by an old plan while it reaches home: 1 s + 4 time-outs of 500 ms.
 const BY_AN_OLD_PLAN: f64 = 3.0;
 
+/// In permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Permits {
+    /// Of what shards admitted.
+    pub by_shards: f64,
+    /// Of all admissions.
+    pub all: f64,
+}
+
 impl Extra {
-    /// In permits, of a fault that lasted so many seconds.
-    pub(crate) fn permits(self, stage: &Stage, settings: &Settings, marks: &Marks) -> f64 {
+    /// Of a fault that lasted as long as it did.
+    pub(crate) fn permits(self, stage: &Stage, settings: &Settings, marks: &Marks, records: &[Record]) -> Permits {
         let period = settings.limit.period().as_secs_f64();
         let sick = stage.shards.iter().filter(|shard| marks.sick.contains(&shard.node));
         let bursts: f64 = sick.clone().map(|shard| shard.burst as f64).sum();
@@ -95,15 +113,32 @@ impl Extra {
             _ => 0.0,
         };
         let lost = if stage.replicas { bursts } else { 0.0 };
+        let of_all = |all: f64| Permits { by_shards: all, all };
+        let beside = |all: f64| Permits { by_shards: 0.0, all };
+        let by_policy = Tally::of(records).by_policy.0 as f64;
         match self {
-            Self::None => 0.0,
-            Self::LostCharges => lost,
-            Self::Beside => ratio * rates * seconds,
+            Self::None => of_all(0.0),
+            Self::LostCharges => of_all(lost),
+            Self::Beside => beside(ratio * rates * seconds),
+            Self::Moments => {
+                let rate = |shard: &Shard| shard.permits as f64 / period;
+                let owed =
+                    stage.shards.iter().map(|shard| ratio * rate(shard) * longest_without(shard, marks, records));
+                beside(owed.sum::<f64>().min(by_policy))
+            }
+            Self::MomentsLost => beside(by_policy),
             Self::Minority => {
                 let old_master = if stage.replicas { bursts + rates * BY_AN_OLD_PLAN } else { 0.0 };
-                old_master + ratio * settings.limit.permits() as f64 / period * seconds
+                let policy = ratio * settings.limit.permits() as f64 / period * seconds;
+                Permits { by_shards: old_master, all: old_master + policy }
             }
-            Self::Clock => 2.0 * bursts,
+            Self::Clock => of_all(2.0 * bursts),
         }
     }
+}
+
+/// The longest that a process had no answer from this shard, in seconds.
+fn longest_without(shard: &Shard, marks: &Marks, records: &[Record]) -> f64 {
+    let silences = records.iter().flat_map(|record| &record.silences);
+    longest(silences, shard.slot, marks.begin, marks.end) as f64 / SECOND as f64
 }

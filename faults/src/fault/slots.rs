@@ -19,11 +19,11 @@ pub(super) fn back_and_forth(stage: &mut Stage) -> Result<Marks, Failure> {
         for shard in &stage.shards {
             let next = (shard.node + 1) % MASTERS;
             for (from, to) in [(shard.node, next), (next, shard.node)] {
-                let migration = stage.cluster.begin_migration(shard.slot, from, to)?;
+                let migration = stage.cluster.begin_migration(shard.slot..shard.slot + 1, from, to)?;
                 sleep(OPEN);
-                stage.cluster.move_keys(migration)?;
+                stage.cluster.move_keys(&migration)?;
                 sleep(OPEN);
-                stage.cluster.finish_migration(migration)?;
+                stage.cluster.finish_migration(&migration)?;
             }
         }
         Ok(())
@@ -36,7 +36,7 @@ pub(super) fn back_and_forth(stage: &mut Stage) -> Result<Marks, Failure> {
 pub(super) fn kill_source(stage: &mut Stage) -> Result<Marks, Failure> {
     let (slot, source) = (stage.shards[1].slot, stage.shards[1].node);
     let target = (source + 1) % MASTERS;
-    let migration = stage.cluster.begin_migration(slot, source, target)?;
+    let migration = stage.cluster.begin_migration(slot..slot + 1, source, target)?;
     sleep(OPEN);
     let marks = Marks::begin(&[source]);
     stage.cluster.nodes[source].kill();
@@ -50,8 +50,8 @@ pub(super) fn kill_source(stage: &mut Stage) -> Result<Marks, Failure> {
         sleep(stage.length);
         stage.cluster.nodes[source].restart()?;
         stage.cluster.wait_until_sound()?;
-        stage.cluster.move_keys(migration)?;
-        stage.cluster.finish_migration(migration)?;
+        stage.cluster.move_keys(&migration)?;
+        stage.cluster.finish_migration(&migration)?;
         stage.cluster.wait_until_sound()?;
     }
     Ok(marks.end())

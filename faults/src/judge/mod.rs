@@ -1,17 +1,20 @@
 //! From the records of all processes to the figures of a fault.
 //!
-//! * `lateness`: calls against their deadline, and against bare timers. `flow`: what was allowed when, and how fast.
+//! * `tally`: how calls ended. `lateness`: calls against their deadline, and against bare timers. `flow`: what was allowed when, and how fast.
 
 mod flow;
 mod lateness;
+mod tally;
 
-use std::collections::BTreeMap;
+pub(crate) use tally::{Tally, admissions};
+
 use std::time::Duration;
 
 use shardlimit::Limit;
 use shardlimit_check::{Admission, worst};
 
 use crate::clock::{Nanos, SECOND, nanos};
+use crate::fault::Permits;
 use crate::record::{Call, Outcome, Record};
 use crate::stage::Marks;
 
@@ -23,7 +26,7 @@ pub(crate) struct Case<'a> {
     /// Slots of shards that the fault was not done to.
     pub healthy: &'a [u16],
     /// Permits above the formula that the documentation states.
-    pub extra: f64,
+    pub extra: Permits,
     /// Servers' clocks can't be trusted: admissions count when their calls end, by the clock of this machine.
     pub by_own_clock: bool,
     /// Calls come all the time.
@@ -46,15 +49,7 @@ pub(crate) struct Promise {
 /// What a fault did to the calls.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    pub calls: usize,
-    pub skipped: u64,
-    /// Calls without an end.
-    pub hung: usize,
-    pub panics: u64,
-    /// Calls that ended with an error, by kind.
-    pub errors: BTreeMap<Outcome, usize>,
-    /// Calls that the failure policy allowed and denied.
-    pub by_policy: (usize, usize),
+    pub tally: Tally,
     /// Calls that no shard stands behind, and that ended before the fault.
     pub troubles_before: usize,
     /// The longest call.
@@ -62,9 +57,9 @@ pub(crate) struct Figures {
     /// The most by which a call was later than its deadline and a bare timer of that moment.
     pub late: Nanos,
     /// Permits above the formula in the worst interval; negative: so many below.
-    pub above: f64,
+    pub above: Permits,
     /// As stated.
-    pub extra: f64,
+    pub extra: Permits,
     /// The least that was allowed in any second of the fault, as a part of the limit.
     pub least: f64,
     /// Of calls that healthy shards allowed: p99 before and during the fault.
@@ -82,25 +77,18 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     let mut calls: Vec<Call> = records.iter().flat_map(|record| &record.calls).copied().collect();
     calls.sort_unstable_by_key(|call| call.begin);
     let marks = case.marks;
-    let mut kinds = BTreeMap::new();
-    for call in calls.iter().filter(|call| call.outcome.is_error()) {
-        *kinds.entry(call.outcome).or_default() += 1;
-    }
-    let by_policy = |outcome| calls.iter().filter(|call| call.by_policy && call.outcome == outcome).count();
     let troubles = calls.iter().filter(|call| call.is_troubled());
     let rate = case.limit.permits() as f64 / case.limit.period().as_secs_f64();
     let flow = flow::Flow::new(&calls, rate);
     Figures {
-        calls: calls.len(),
-        skipped: records.iter().map(|record| record.skipped).sum(),
-        hung: calls.iter().filter(|call| call.end.is_none()).count(),
-        panics: records.iter().map(|record| record.panics).sum(),
-        errors: kinds,
-        by_policy: (by_policy(Outcome::Allowed), by_policy(Outcome::Denied)),
+        tally: Tally::of(records),
         troubles_before: troubles.filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
         longest: calls.iter().filter_map(|call| Some(call.end? - call.begin)).max().unwrap_or_default(),
         late: records.iter().map(|record| lateness::worst(record, nanos(case.deadline))).max().unwrap_or_default(),
-        above: above(&calls, case, rate),
+        above: Permits {
+            by_shards: above(&calls, |call| !call.by_policy, case, rate),
+            all: above(&calls, |_| true, case, rate),
+        },
         extra: case.extra,
         least: if case.steady { flow.least(marks.begin, marks.end) } else { f64::NAN },
         p99: flow::p99_of(&calls, case.healthy, marks),
@@ -110,9 +98,9 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     }
 }
 
-/// Permits above the formula, in the worst interval.
-fn above(calls: &[Call], case: &Case<'_>, rate: f64) -> f64 {
-    let allowed = || calls.iter().filter(|call| call.outcome == Outcome::Allowed);
+/// Permits above the formula, in the worst interval of such calls.
+fn above(calls: &[Call], counts: impl Fn(&Call) -> bool, case: &Case<'_>, rate: f64) -> f64 {
+    let allowed = || calls.iter().filter(|call| call.outcome == Outcome::Allowed && counts(call));
     let length = |call: &Call| call.end.unwrap_or(call.begin) - call.begin;
     let at = |call: &Call| if case.by_own_clock { call.end.unwrap_or(call.begin) / 1_000 } else { call.at };
     let admissions = allowed().map(|call| Admission { at: at(call), permits: 1 }).collect();
@@ -125,25 +113,24 @@ fn above(calls: &[Call], case: &Case<'_>, rate: f64) -> f64 {
 impl Figures {
     /// What must not be, in words.
     pub(crate) fn wrongs(&self) -> Vec<String> {
-        let mut wrongs = Vec::new();
-        if self.hung > 0 {
-            wrongs.push(format!("{} calls hang", self.hung));
-        }
-        if self.panics > 0 {
-            wrongs.push(format!("{} panics", self.panics));
-        }
+        let mut wrongs = self.tally.wrongs();
         if self.late > LATE {
             wrongs.push(format!("a call was {} ms late", self.late / crate::clock::MILLI));
         }
-        // By half a permit nothing can be admitted.
-        if self.above >= self.extra + 1.0 {
-            wrongs.push(format!("{:.0} permits above the formula, {:.0} are stated", self.above, self.extra));
+        let Self { above, extra, .. } = self;
+        for (above, extra, whose) in
+            [(above.all, extra.all, "permits"), (above.by_shards, extra.by_shards, "permits of shards")]
+        {
+            // By half a permit nothing can be admitted.
+            if above >= extra + 1.0 {
+                wrongs.push(format!("{above:.0} {whose} above the formula, {extra:.0} are stated"));
+            }
         }
         if self.normal_after.is_none() {
             wrongs.push("it did not get normal again".into());
         }
         let Promise { no_errors, least, p99, normal_within } = self.promise;
-        let errors: usize = self.errors.values().sum();
+        let errors = self.tally.errors();
         if no_errors && errors > 0 {
             wrongs.push(format!("{errors} errors"));
         }
@@ -171,17 +158,12 @@ mod tests {
     fn sound() -> Figures {
         let promise = Promise { no_errors: true, least: 0.6, p99: Some(2.0), normal_within: Some(SECOND) };
         Figures {
-            calls: 1_000,
-            skipped: 0,
-            hung: 0,
-            panics: 0,
-            errors: BTreeMap::new(),
-            by_policy: (0, 0),
+            tally: Tally { calls: 1_000, ..Tally::default() },
             troubles_before: 0,
             longest: 0,
             late: 0,
-            above: 0.0,
-            extra: 0.0,
+            above: Permits::default(),
+            extra: Permits::default(),
             least: 0.6,
             p99: Some((10, 20)),
             lasted: SECOND,
@@ -193,21 +175,22 @@ mod tests {
     #[test]
     fn what_is_promised_is_judged() {
         assert!(sound().wrongs().is_empty(), "{:?}", sound().wrongs());
-        let unknown = BTreeMap::from([(Outcome::Unknown, 1)]);
+        let unknown = Tally { errors: [(Outcome::Unknown, 1)].into(), ..Tally::default() };
         for bad in [
-            Figures { errors: unknown.clone(), ..sound() },
+            Figures { tally: unknown.clone(), ..sound() },
             Figures { least: 0.59, ..sound() },
             Figures { p99: Some((10, 21)), ..sound() },
             Figures { normal_after: Some(SECOND + 1), ..sound() },
             Figures { normal_after: None, ..sound() },
-            Figures { hung: 1, ..sound() },
+            Figures { tally: Tally { hung: 1, ..Tally::default() }, ..sound() },
             Figures { late: LATE + 1, ..sound() },
-            Figures { above: 1.0, ..sound() },
+            Figures { above: Permits { by_shards: -5.0, all: 1.0 }, ..sound() },
+            Figures { above: Permits { by_shards: 1.0, all: 0.0 }, ..sound() },
         ] {
             assert_eq!(bad.wrongs().len(), 1, "{:?}", bad.wrongs());
         }
         // Without a promise it is no matter.
-        let free = Figures { errors: unknown, least: 0.1, p99: Some((1, 9)), promise: Promise::default(), ..sound() };
+        let free = Figures { tally: unknown, least: 0.1, p99: Some((1, 9)), promise: Promise::default(), ..sound() };
         assert!(free.wrongs().is_empty());
     }
 }
