@@ -8,7 +8,10 @@ pub(crate) fn limiter() -> Result<Limiter, Error> {
     match std::env::args().nth(1) {
         None => Ok(Limiter::local()),
         #[cfg(feature = "redis")]
-        Some(urls) => Limiter::builder().redis(urls.split(',')).build(),
+        Some(urls) => {
+            // The first call opens connections.
+            Limiter::builder().redis(urls.split(',')).deadline(std::time::Duration::from_secs(1)).build()
+        }
         #[cfg(not(feature = "redis"))]
         Some(_) => panic!("servers need the feature `redis`: cargo run --features redis --example …"),
     }

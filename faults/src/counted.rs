@@ -95,7 +95,8 @@ pub(crate) fn run(suite: &Suite) -> Result<Counts, Failure> {
     let limiter = limiter(&urls)?;
     let totals = runtime.block_on(async {
         limiter.ready(Duration::from_secs(10)).await?;
-        Ok::<_, Failure>(counters(&limiter)?.get_many((0..KEYS).map(|key| format!("key:{key}"))).await)
+        let patient = counters(&limiter)?.deadline(Duration::from_secs(10));
+        Ok::<_, Failure>(patient.get_many((0..KEYS).map(|key| format!("key:{key}"))).await)
     })?;
     let sum = totals.into_iter().sum::<Result<i64, _>>()?;
     Ok(Counts { sum, outcome, cuts, kills, looks, endless })

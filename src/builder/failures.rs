@@ -10,10 +10,11 @@ use crate::retries::{Backoff, Retries};
 /// Needs the feature `redis`.
 impl Builder {
     /// The longest that a call to `acquire` may take: up to an hour. Default: 50 ms. Then it is decided by the
-    /// [failure policy](Self::on_failure). What the store grants after that goes back to it.
+    /// [failure policy](Self::on_failure). What the store grants after that goes back to it. Calls on [counters](crate::counters)
+    /// have it too; they end in an error, or are queued.
     ///
-    /// [`NamedLimit::deadline`](crate::NamedLimit::deadline) gives single calls another one. The limiter keeps them by its own
-    /// tasks: callers need no timer, whatever they run on.
+    /// [`NamedLimit::deadline`](crate::NamedLimit::deadline) and [`Counters::deadline`](crate::counter::Counters::deadline) give
+    /// single calls another one. The limiter keeps them by its own tasks: callers need no timer, whatever they run on.
     ///
     /// ```
     /// # use shardlimit::Limiter; use std::time::Duration;
@@ -98,7 +99,7 @@ impl Builder {
     /// How many requests may be on their way or wait to be sent, of all keys and limits together; up to 1,024 calls for the same
     /// shard share one. Above that a call is decided at once by the [policy](Self::on_failure), and
     /// [`crowded`](crate::Failures::crowded) counts it: so a store that does not answer, asked for ever new keys, fills no memory.
-    /// Default: 65,536.
+    /// [Counters](crate::counters) may have as many of their own. Default: 65,536.
     ///
     /// ```
     /// # use shardlimit::Limiter;

@@ -23,7 +23,8 @@ pub enum Added {
         /// shards, and only a read knows.
         total: Option<i64>,
     },
-    /// The store did not answer by the deadline. It is kept, and delivered once the store answers, exactly once.
+    /// The store did not answer by the deadline, or 100,000 callers wait for it already. It is kept, and delivered once the store
+    /// answers, exactly once.
     Queued,
 }
 
@@ -68,4 +69,22 @@ pub struct Dropped {
     pub refused: u64,
     /// Counted once or not at all, and nobody can tell: no answer within the horizon, or the limiter ended meanwhile.
     pub unknown: u64,
+}
+
+/// Calls of this process on counters of a shared store that had no answer.
+///
+/// ```
+/// # use shardlimit::{Limiter, counter::CounterSettings}; use std::time::Duration;
+/// let clicks = Limiter::local().counters("clicks", CounterSettings::new(Duration::from_secs(86_400)))?;
+/// assert_eq!((clicks.unanswered().late, clicks.unanswered().crowded), (0, 0));
+/// # Ok::<(), shardlimit::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unanswered {
+    /// Calls that the store did not answer by their deadline. Of several keys at once, each counts. Adds are [queued](Added::Queued)
+    /// then, unless they have a bound.
+    pub late: u64,
+    /// Calls that were not taken because too many were under way already. Adds were queued at once, unless they have a bound.
+    pub crowded: u64,
 }

@@ -4,16 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 use super::distinct::checked;
+use super::patience::Patience;
 use super::settings::{LONGEST, check_time};
 use super::sketch::Sketch;
 use super::table::{Ends, Table};
-use super::{Place, Registry};
+use super::{Place, Registry, Unanswered};
 use crate::clock::Micros;
 use crate::error::Error;
 use crate::key::check_key;
 use crate::sync::Arc;
 #[cfg(feature = "redis")]
-use crate::{counter::distinct::MOST_AT_ONCE, counter::parts::SharedParts, wire::Mode};
+use crate::{counter::parts::SharedParts, wire::Mode};
 
 /// Parts of a window. Each is a sketch of up to 12 kB on a server and 16 kB in process.
 pub(super) const PARTS: u64 = 8;
@@ -39,7 +40,7 @@ const KEYS_FEWER: usize = 100;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct ApproximateCounters(Arc<Inner>);
+pub struct ApproximateCounters(Arc<Inner>, Patience);
 
 struct Inner {
     name: Box<str>,
@@ -109,9 +110,9 @@ impl ApproximateCounters {
                         On::Local(Table::new(clock.clone(), max_keys.div_ceil(KEYS_FEWER)))
                     }
                     #[cfg(feature = "redis")]
-                    Place::Shared { engine, prefix, .. } => On::Shared(SharedParts::new(engine, prefix, name, window)),
+                    Place::Shared(on) => On::Shared(SharedParts::new(&on, name, window)),
                 };
-                Self(Arc::new(Inner { name: name.into(), window, on }))
+                Self(Arc::new(Inner { name: name.into(), window, on }), Patience::default())
             },
         )
     }
@@ -127,6 +128,41 @@ impl ApproximateCounters {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The same counters, with a deadline of its own for each call through this clone, instead of the
+    /// [limiter's](crate::Builder::deadline): from a microsecond to an hour. Whoever asks for much at once needs more time. The embedded store needs none.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// # pollster::block_on(async {
+    /// # let counters = Limiter::local().approximate_counters("visitors", Duration::from_secs(60))?;
+    /// let patient = counters.deadline(Duration::from_secs(1));
+    /// assert_eq!(patient.get("page").await?, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self(Arc::clone(&self.0), Patience::new(deadline))
+    }
+
+    /// How many calls had no answer: too late, or too many at once. None on the embedded store.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// let counters = Limiter::local().approximate_counters("visitors", Duration::from_secs(60))?;
+    /// assert_eq!(counters.unanswered().late, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unanswered(&self) -> Unanswered {
+        match &self.0.on {
+            On::Local(..) => Unanswered::default(),
+            #[cfg(feature = "redis")]
+            On::Shared(parts) => parts.shards.calls.missed.read(),
+        }
     }
 
     /// A value is seen now: 1 to 512 bytes.
@@ -156,7 +192,9 @@ impl ApproximateCounters {
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); [`ErrorKind::InvalidAmount`](crate::ErrorKind::InvalidAmount) for a
     /// value that is empty or longer than 512 bytes: then nothing was counted.
     /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) if the embedded store has no room for another key, a hundredth of
-    /// `max_keys`; and what the store answers. Then some may be counted; adding all of them again counts nothing twice.
+    /// `max_keys`, or the store would not; [`ErrorKind::NotSent`](crate::ErrorKind::NotSent) if nothing was counted by the limiter's
+    /// `deadline`, or too many requests are under way; [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) if some may be. Adding all
+    /// of them again counts nothing twice.
     ///
     /// # Cancel safety
     /// From its first poll on they may be counted, whether it is dropped or not.
@@ -180,19 +218,15 @@ impl ApproximateCounters {
         match &self.0.on {
             On::Local(table) => table.work(key, |parts, now| parts.add(self.0.window, now, &values)),
             #[cfg(feature = "redis")]
-            On::Shared(parts) => {
-                for batch in values.chunks(MOST_AT_ONCE) {
-                    parts.add(key, batch.to_vec()).await?;
-                }
-                Ok(())
-            }
+            On::Shared(parts) => parts.add(key, &values, self.1).await,
         }
     }
 
     /// About how many different values were seen within the window.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), and what the store answers.
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), and as [`add_many`](Self::add_many) what the store says, or that it
+    /// did not by the deadline.
     ///
     /// # Cancel safety
     /// It changes nothing.
@@ -210,14 +244,15 @@ impl ApproximateCounters {
         match &self.0.on {
             On::Local(table) => Ok(table.look(key, |parts, now| parts.estimate(self.0.window, now)).unwrap_or(0)),
             #[cfg(feature = "redis")]
-            On::Shared(parts) => Ok(parts.read(key, Mode::Look).await?.estimate()),
+            On::Shared(parts) => Ok(parts.read(key, Mode::Look, self.1).await?.estimate()),
         }
     }
 
     /// Forgets all values of a key.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), and what the store answers. Then some parts may be cleared and
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey), and as [`add_many`](Self::add_many) what the store says, or that it
+    /// did not by the deadline. Then some parts may be cleared and
     /// others not.
     ///
     /// # Cancel safety
@@ -238,7 +273,7 @@ impl ApproximateCounters {
         match &self.0.on {
             On::Local(table) => table.forget(key),
             #[cfg(feature = "redis")]
-            On::Shared(parts) => drop(parts.read(key, Mode::Clear).await?),
+            On::Shared(parts) => drop(parts.read(key, Mode::Clear, self.1).await?),
         }
         Ok(())
     }

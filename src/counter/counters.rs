@@ -7,16 +7,15 @@ use std::fmt;
 #[cfg(feature = "redis")]
 use super::delivery::Delivery;
 use super::kernel::{Add, Count, LARGEST, Terms, Verdict};
+use super::patience::Patience;
 use super::table::{Ends, Table};
 use super::{Added, CounterSettings, Place, Registry, Within};
 #[cfg(feature = "redis")]
-use super::{shards, work::Answer};
+use super::{asking::Aim, shards, shards::Shard, work::Answer};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
 use crate::sync::Arc;
-#[cfg(feature = "redis")]
-use crate::sync::atomic::AtomicBool;
 #[cfg(feature = "redis")]
 use crate::wire::{CountReply, CountRun, Script};
 
@@ -39,7 +38,7 @@ use crate::wire::{CountReply, CountRun, Script};
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Counters(Arc<Inner>);
+pub struct Counters(Arc<Inner>, Patience);
 
 struct Inner {
     name: Box<str>,
@@ -72,14 +71,14 @@ impl Counters {
             let on = match place {
                 Place::Local { clock, max_keys } => On::Local(Table::new(clock.clone(), max_keys), settings.terms()),
                 #[cfg(feature = "redis")]
-                Place::Shared { engine, prefix, deadline, hot } => {
-                    let shards = shards::Shards::new(engine, prefix, "count", name, settings.shards);
+                Place::Shared(on) => {
+                    let shards = shards::Shards::new(&on, "count", name, settings.shards);
                     let plain = settings.terms();
-                    let terms = Terms { shards: settings.shards, hot: hot.min(plain.hot), ..plain };
-                    On::Shared(Arc::new(Delivery::new(shards, name, terms, settings.queue, deadline)))
+                    let terms = Terms { shards: settings.shards, hot: on.hot.min(plain.hot), ..plain };
+                    On::Shared(Arc::new(Delivery::new(shards, name, terms, settings.queue)))
                 }
             };
-            Self(Arc::new(Inner { name: name.into(), settings: settings.clone(), on }))
+            Self(Arc::new(Inner { name: name.into(), settings: settings.clone(), on }), Patience::default())
         })
     }
 
@@ -158,8 +157,8 @@ impl Counters {
     ///
     /// # Errors
     /// As [`add`](Self::add); [`ErrorKind::InvalidSetting`] for counters of several shards: a bound needs one number.
-    /// [`ErrorKind::NotSent`] and [`ErrorKind::Refused`] if the store surely did not count it, [`ErrorKind::Unknown`] if nobody can
-    /// tell by the limiter's `deadline`.
+    /// [`ErrorKind::NotSent`] and [`ErrorKind::Refused`] if the store surely did not count it, also because too many wait already;
+    /// [`ErrorKind::Unknown`] if nobody can tell by the limiter's `deadline`.
     ///
     /// # Cancel safety
     /// From its first poll on it may be counted, whether it is dropped or not.
@@ -194,7 +193,8 @@ impl Counters {
     /// The total of a key: zero if nothing was added, or it has ended. All shards are asked at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers.
+    /// [`ErrorKind::InvalidKey`]; [`ErrorKind::Refused`] by the store; [`ErrorKind::NotSent`] and [`ErrorKind::Unknown`] if it did not
+    /// answer by the limiter's `deadline`, or too many requests are under way: a part of a total is no answer.
     ///
     /// # Cancel safety
     /// It changes nothing.
@@ -211,7 +211,8 @@ impl Counters {
         one(self.get_many([key]).await)
     }
 
-    /// The totals of many keys at once, each with an answer of its own, in order.
+    /// The totals of many keys at once, each with an answer of its own, in order. Of thousands, take a longer
+    /// [`deadline`](Self::deadline).
     ///
     /// # Cancel safety
     /// It changes nothing.
@@ -236,14 +237,15 @@ impl Counters {
                 keys.iter().map(look).collect()
             }
             #[cfg(feature = "redis")]
-            On::Shared(delivery) => ask_all(delivery, &keys, CountRun::Look).await,
+            On::Shared(delivery) => self.ask_all(delivery, &keys, CountRun::Look).await,
         }
     }
 
     /// Begins a key's counter anew at zero, on all its shards. Adds that are still undelivered count after it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers. Then some shards may be reset and others not.
+    /// As [`get`](Self::get). With [`ErrorKind::Unknown`], and [`ErrorKind::Refused`] by a store of several masters, some shards may be
+    /// reset and others not.
     ///
     /// # Cancel safety
     /// From its first poll on it may be done, whether it is dropped or not.
@@ -265,7 +267,7 @@ impl Counters {
                 Ok(())
             }
             #[cfg(feature = "redis")]
-            On::Shared(delivery) => one(ask_all(delivery, &[key], CountRun::Reset).await).map(drop),
+            On::Shared(delivery) => one(self.ask_all(delivery, &[key], CountRun::Reset).await).map(drop),
         }
     }
 
@@ -281,7 +283,7 @@ impl Counters {
                 }
             }
             #[cfg(feature = "redis")]
-            On::Shared(delivery) => delivery.put(key, amount, bound).map(Begun::There),
+            On::Shared(delivery) => delivery.put(key, amount, bound, self.1).map(Begun::There),
         }
     }
 
@@ -296,6 +298,31 @@ impl Counters {
         };
         Ok(Added::Counted { total })
     }
+
+    /// The sum over the shards of each key.
+    #[cfg(feature = "redis")]
+    async fn ask_all<K: AsRef<[u8]>>(&self, delivery: &Delivery, keys: &[K], run: CountRun) -> Vec<Result<i64, Error>> {
+        let (shards, terms) = (&delivery.shards, delivery.terms);
+        let ask = |shard: Shard| {
+            let engine = Arc::clone(&shards.engine);
+            shard.ask(|shard, sent| async move {
+                let write = |cmd: &mut redis::Cmd| run.write(&terms, cmd);
+                shard.run(&engine, Script::Counter, write, &sent.now, CountReply::parse).await
+            })
+        };
+        let valid = keys.iter().filter_map(|key| check_key(key.as_ref()).ok());
+        let asks = valid.map(|key| shards.all(key).map(ask).collect());
+        let aim = if matches!(run, CountRun::Look) { Aim::Look } else { Aim::Change };
+        let mut answers = shards.ask(aim, shards.calls.due(self.1), asks).await.into_iter();
+        let sum = |key: &K| {
+            check_key(key.as_ref())?;
+            let parts = answers.next().unwrap_or_else(|| Err(shards::ended()))?;
+            // What one has of a time that is over for the first one is over.
+            let ends = parts.first().map(|first| first.ends);
+            Ok(parts.iter().filter(|part| Some(part.ends) == ends).map(|part| part.total).sum())
+        };
+        keys.iter().map(sum).collect()
+    }
 }
 
 /// An add that was taken.
@@ -303,34 +330,6 @@ enum Begun {
     Here(Verdict, i64),
     #[cfg(feature = "redis")]
     There(tokio::sync::oneshot::Receiver<Result<Answer, Error>>),
-}
-
-/// The sum over the shards of each key.
-#[cfg(feature = "redis")]
-async fn ask_all<K: AsRef<[u8]>>(delivery: &Delivery, keys: &[K], run: CountRun) -> Vec<Result<i64, Error>> {
-    let valid = || keys.iter().filter_map(|key| check_key(key.as_ref()).ok());
-    let asks = valid().flat_map(|key| delivery.shards.all(key)).map(|shard| {
-        let (engine, terms) = (Arc::clone(&delivery.shards.engine), delivery.terms);
-        async move {
-            let (write, sent) = (|cmd: &mut redis::Cmd| run.write(&terms, cmd), AtomicBool::new(false));
-            shard.run(&engine, Script::Counter, write, &sent, CountReply::parse).await
-        }
-    });
-    let mut answers = delivery.shards.ask(asks).await.into_iter();
-    let sum = |key: &K| {
-        check_key(key.as_ref())?;
-        let mut parts = answers.by_ref().take(delivery.shards.count.into());
-        let first = parts.next().unwrap_or_else(|| Err(shards::ended()));
-        // All are asked, whatever one of them says.
-        let others: Vec<_> = parts.collect();
-        let first = first?;
-        others.into_iter().try_fold(first.total, |sum, other| {
-            let other = other?;
-            // What one has of a time that is over for the first one is over.
-            Ok(if other.ends == first.ends { sum + other.total } else { sum })
-        })
-    };
-    keys.iter().map(sum).collect()
 }
 
 /// The answer to one ask.

@@ -9,14 +9,17 @@ use std::pin::pin;
 use std::sync::{OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
+use super::asking::{Aim, into_error};
+use super::calls::Crowd;
 use super::clocks::Clocks;
 use super::counters::overflow;
 use super::hot::Hot;
 use super::kernel::{Once, Terms, Verdict};
+use super::patience::Patience;
 use super::shards::{Shard, Shards};
-use super::work::{Answer, Tally, Work};
+use super::work::{Answer, Caller, Tally, Work};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::observe;
@@ -30,14 +33,20 @@ use crate::wire::{CountReply, CountRun, Script};
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_secs(1), multiplier: 2.0, jitter: 0.5 };
 
+/// Callers that may wait for adds of one name, as many as for a shard of a limit: two million a second, none of which is answered. Beyond
+/// that adds go without one, and those with a bound don't go.
+const MOST_CALLERS: usize = 100_000;
+
+/// Requests that may wait for one shard. Adds without a bound are summed up and need one; of those with a bound each needs
+/// its own, and a thousand of 50 µs take as long as a call waits by default.
+const MOST_REQUESTS: usize = 1_000;
+
 pub(super) struct Delivery {
     pub shards: Shards,
     pub terms: Terms,
     name: Box<str>,
     /// How many shards of keys may have something undelivered.
     queue: usize,
-    /// The longest that an add keeps its caller.
-    deadline: Duration,
     /// Drawn with the first add: a process may fork until then.
     client: OnceLock<u64>,
     numbers: AtomicU64,
@@ -45,13 +54,17 @@ pub(super) struct Delivery {
     lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
     clocks: Clocks,
     hot: Hot,
+    /// Who waits for an answer, of all keys.
+    callers: Crowd,
     pub tally: Arc<Tally>,
 }
 
 /// What waits behind the request that is out to one shard of one key.
-#[derive(Default)]
 struct Queue {
     waiting: VecDeque<Work>,
+    /// When the lane looks at deadlines next, and what has it look at once.
+    looks_at: Instant,
+    hurry: Arc<Notify>,
 }
 
 /// Where an add goes.
@@ -73,19 +86,20 @@ struct Attempt {
 }
 
 impl Delivery {
-    pub(super) fn new(shards: Shards, name: &str, terms: Terms, queue: usize, deadline: Duration) -> Self {
+    pub(super) fn new(shards: Shards, name: &str, terms: Terms, queue: usize) -> Self {
+        let tally = Arc::new(Tally::new(name, &shards.calls.missed));
         Self {
             shards,
             terms,
             name: name.into(),
             queue,
-            deadline,
             client: OnceLock::new(),
             numbers: AtomicU64::new(0),
             lanes: Mutex::default(),
             clocks: Clocks::new(),
             hot: Hot::default(),
-            tally: Arc::new(Tally::new(name)),
+            callers: Crowd::new(&Arc::default(), MOST_CALLERS),
+            tally,
         }
     }
 
@@ -98,18 +112,30 @@ impl Delivery {
         key: &[u8],
         amount: i64,
         bound: Option<i64>,
+        patience: Patience,
     ) -> Result<oneshot::Receiver<Result<Answer, Error>>, Error> {
         self.shards.engine.check()?;
-        let due = Instant::now() + self.deadline;
+        let due = self.shards.calls.due(patience);
         let (say, told) = oneshot::channel();
+        let caller = match self.callers.enter_one() {
+            Some(seat) => Some(Caller::new(due, say, seat)),
+            None if bound.is_none() => self.tally.queued_at_once(say),
+            None => return Err(self.tally.crowded(format_args!("{MOST_CALLERS} adds of all keys"))),
+        };
         let Choice { shard, first } = self.choose(key);
+        let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
             if let Some(lane) = lanes.get_mut(&shard.sub_key) {
+                let is_full = lane.waiting.len() >= MOST_REQUESTS;
                 match lane.waiting.back_mut() {
-                    Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, due, say),
-                    _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, due, say)),
+                    Some(last) if bound.is_none() && last.takes(amount) => last.join(amount, caller),
+                    _ if is_full => {
+                        return Err(self.tally.crowded(format_args!("{MOST_REQUESTS} requests to its shard")));
+                    }
+                    _ => lane.waiting.push_back(Work::new(&self.tally, amount, bound, caller)),
                 }
+                lane.look_by(due);
                 return Ok(told);
             }
             if lanes.len() >= self.queue {
@@ -121,30 +147,38 @@ impl Delivery {
                 );
                 return Err(Error::new(ErrorKind::NotSent, "queue", message));
             }
-            let work = Work::new(&self.tally, amount, bound, due, say);
-            lanes.insert(shard.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
+            let queue = Queue::of(Work::new(&self.tally, amount, bound, caller));
+            hurry = Arc::clone(&queue.hurry);
+            lanes.insert(shard.sub_key.clone(), queue);
         }
-        self.start(shard, first)?;
+        self.start(shard, first, hurry)?;
         Ok(told)
     }
 
-    fn start(self: &Arc<Self>, shard: Shard, first: Option<Shard>) -> Result<(), Error> {
-        let lane = Lane { delivery: Arc::downgrade(self), shard, first, is_over: false };
-        self.shards.engine.spawn(lane.drive()).map(drop)
+    fn start(self: &Arc<Self>, shard: Shard, first: Option<Shard>, hurry: Arc<Notify>) -> Result<(), Error> {
+        let lane = Lane { delivery: Arc::downgrade(self), shard, first, hurry, is_over: false };
+        self.shards.engine.spawn(lane.drive())
     }
 
     /// Surely not counted where it was sent to: it goes to the first shard instead.
     fn hand_over(self: &Arc<Self>, first: &Shard, work: Work) {
+        let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
             if let Some(lane) = lanes.get_mut(&first.sub_key) {
+                let due = work.due();
                 lane.waiting.push_back(work);
+                if let Some(due) = due {
+                    lane.look_by(due);
+                }
                 return;
             }
-            lanes.insert(first.sub_key.clone(), Queue { waiting: VecDeque::from([work]) });
+            let queue = Queue::of(work);
+            hurry = Arc::clone(&queue.hurry);
+            lanes.insert(first.sub_key.clone(), queue);
         }
         // If the limiter has ended, what waits ends with the lane, and is told as lost.
-        let _ = self.start(first.clone(), None);
+        let _ = self.start(first.clone(), None, hurry);
     }
 
     /// A key's first shard, unless that has too much to do: then any.
@@ -172,8 +206,8 @@ impl Delivery {
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
-    async fn send(self: &Arc<Self>, shard: &Shard, first: Option<&Shard>, mut attempt: Attempt) -> Option<Attempt> {
-        let now = Instant::now();
+    async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
+        let (shard, first, now) = (&lane.shard, lane.first.as_ref(), Instant::now());
         if let Some(first) = first
             && attempt.ends.is_none()
         {
@@ -205,12 +239,12 @@ impl Delivery {
             tokio::select! {
                 biased;
                 reply = &mut reply => break reply,
-                () = tokio::time::sleep_until(due.into()) => {
-                    let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
-                    if !self.expire(shard, &mut attempt.work, may_have_run) {
-                        return None;
-                    }
-                }
+                () = tokio::time::sleep_until(due.into()) => {}
+                () = lane.hurry.notified() => {}
+            }
+            let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
+            if !self.expire(shard, &mut attempt.work, may_have_run) {
+                return None;
             }
         };
         match reply {
@@ -247,18 +281,20 @@ impl Delivery {
             attempt.unknown_since = Some(since);
         } else if attempt.work.bound.is_some() && attempt.unknown_since.is_none() {
             // Whoever asks whether there is room wants to know now, not that it is asked later.
-            attempt.work.refuse(&super::shards::into_error(fault.clone()));
+            attempt.work.refuse(&into_error(Aim::Change, fault.clone()));
             return None;
         }
         Some(attempt.again())
     }
 
-    /// When somebody who waits here has to be told something.
+    /// When somebody who waits here has to be told something. Whoever comes later and has less time says so.
     fn next_due(&self, shard: &Shard, work: &Work) -> Instant {
-        let lanes = lock(&self.lanes);
-        let waiting = lanes.get(&shard.sub_key).into_iter().flat_map(|lane| &lane.waiting).filter_map(Work::due);
         let far = Instant::now() + Duration::from_secs(3_600);
-        waiting.chain(work.due()).min().unwrap_or(far)
+        let own = work.due().unwrap_or(far);
+        let lanes = &mut *lock(&self.lanes);
+        let Some(lane) = lanes.get_mut(&shard.sub_key) else { return own };
+        lane.looks_at = lane.waiting.iter().filter_map(Work::due).min().map_or(own, |due| due.min(own));
+        lane.looks_at
     }
 
     /// Lets go of those who have waited long enough. `false`: the work itself is over.
@@ -268,6 +304,22 @@ impl Delivery {
             lane.waiting.retain_mut(|work| work.expire(now, false));
         }
         work.expire(now, may_have_run)
+    }
+}
+
+impl Queue {
+    fn of(work: Work) -> Self {
+        // The lane looks when it begins.
+        let looks_at = Instant::now();
+        Self { waiting: VecDeque::from([work]), looks_at, hurry: Arc::default() }
+    }
+
+    /// Somebody has to be told something by then.
+    fn look_by(&mut self, due: Instant) {
+        if due < self.looks_at {
+            self.looks_at = due;
+            self.hurry.notify_one();
+        }
     }
 }
 
@@ -285,6 +337,8 @@ struct Lane {
     shard: Shard,
     /// The key's first one, if that is another.
     first: Option<Shard>,
+    /// That of its queue.
+    hurry: Arc<Notify>,
     /// Nothing waits: the next add begins another one.
     is_over: bool,
 }
@@ -298,7 +352,7 @@ impl Lane {
                 self.is_over = true;
                 return;
             };
-            attempt = delivery.send(&self.shard, self.first.as_ref(), current).await;
+            attempt = delivery.send(&self, current).await;
             drop(delivery);
             let Some(mut failed) = attempt.take() else { continue };
             let again = Instant::now() + BACKOFF.wait(failed.failed);
@@ -306,7 +360,10 @@ impl Lane {
                 let Some(delivery) = self.delivery.upgrade() else { return };
                 let due = delivery.next_due(&self.shard, &failed.work).min(again);
                 drop(delivery);
-                tokio::time::sleep_until(due.into()).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(due.into()) => {}
+                    () = self.hurry.notified() => {}
+                }
                 let Some(delivery) = self.delivery.upgrade() else { return };
                 if !delivery.expire(&self.shard, &mut failed.work, failed.unknown_since.is_some()) {
                     break None;

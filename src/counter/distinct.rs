@@ -3,19 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::patience::Patience;
 use super::seen::{MOST_VALUES, Seen};
 use super::settings::{LONGEST, check_shards, check_time};
 use super::table::Table;
-use super::{Place, Registry};
+use super::{Place, Registry, Unanswered};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
 use crate::sync::Arc;
 #[cfg(feature = "redis")]
 use crate::{
+    counter::asking::Aim,
     counter::shards::Shards,
     counter::sketch::hash,
-    sync::atomic::AtomicBool,
     wire::{DistinctReply, DistinctRun, Mode, Script},
 };
 
@@ -43,7 +44,7 @@ pub(super) const MOST_AT_ONCE: usize = 1_024;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct DistinctCounters(Arc<Inner>);
+pub struct DistinctCounters(Arc<Inner>, Patience);
 
 struct Inner {
     name: Box<str>,
@@ -78,11 +79,9 @@ impl DistinctCounters {
             let on = match place {
                 Place::Local { clock, max_keys } => On::Local(Table::new(clock.clone(), max_keys)),
                 #[cfg(feature = "redis")]
-                Place::Shared { engine, prefix, .. } => {
-                    On::Shared(Shards::new(engine, prefix, "distinct", name, shards))
-                }
+                Place::Shared(on) => On::Shared(Shards::new(&on, "distinct", name, shards)),
             };
-            Self(Arc::new(Inner { name: name.into(), window, shards, on }))
+            Self(Arc::new(Inner { name: name.into(), window, shards, on }), Patience::default())
         })
     }
 
@@ -97,6 +96,41 @@ impl DistinctCounters {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The same counters, with a deadline of its own for each call through this clone, instead of the
+    /// [limiter's](crate::Builder::deadline): from a microsecond to an hour. Whoever asks for much at once needs more time. The embedded store needs none.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// # pollster::block_on(async {
+    /// # let counters = Limiter::local().distinct_counters("visitors", Duration::from_secs(60), 1)?;
+    /// let patient = counters.deadline(Duration::from_secs(1));
+    /// assert_eq!(patient.get("page").await?, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self(Arc::clone(&self.0), Patience::new(deadline))
+    }
+
+    /// How many calls had no answer: too late, or too many at once. None on the embedded store.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// let counters = Limiter::local().distinct_counters("visitors", Duration::from_secs(60), 1)?;
+    /// assert_eq!(counters.unanswered().late, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unanswered(&self) -> Unanswered {
+        match &self.0.on {
+            On::Local(..) => Unanswered::default(),
+            #[cfg(feature = "redis")]
+            On::Shared(shards) => shards.calls.missed.read(),
+        }
     }
 
     /// A value is seen now: 1 to 512 bytes. Says whether it was not seen within the window before.
@@ -124,8 +158,9 @@ impl DistinctCounters {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`]; [`ErrorKind::InvalidAmount`] for a value that is empty or longer than 512 bytes: then nothing was
-    /// counted. [`ErrorKind::Refused`] if the embedded store has no room for another key, or a million values of this one; and what
-    /// the store answers. Then some may be counted; adding all of them again counts nothing twice.
+    /// counted. [`ErrorKind::Refused`] if the embedded store has no room for another key, or a million values of this one, or the store
+    /// would not; [`ErrorKind::NotSent`] if nothing was counted by the limiter's `deadline`, or too many requests are under way;
+    /// [`ErrorKind::Unknown`] if some may be. Adding all of them again counts nothing twice.
     ///
     /// # Cancel safety
     /// From its first poll on they may be counted, whether it is dropped or not.
@@ -167,8 +202,8 @@ impl DistinctCounters {
                     batches.collect::<Vec<_>>()
                 };
                 let runs: Vec<_> = parts.into_iter().enumerate().flat_map(of_part).collect();
-                let replies = self.run(shards, key, runs).await;
-                replies.into_iter().map(|reply| reply.map(|reply| reply.fresh)).sum()
+                let replies = self.run(shards, key, Aim::Change, runs).await?;
+                Ok(replies.iter().map(|reply| reply.fresh).sum())
             }
         }
     }
@@ -176,7 +211,7 @@ impl DistinctCounters {
     /// How many different values were seen within the window, exactly. All shards are asked at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers.
+    /// [`ErrorKind::InvalidKey`], and as [`add_many`](Self::add_many) what the store says, or that it did not by the deadline.
     ///
     /// # Cancel safety
     /// It changes nothing.
@@ -195,8 +230,8 @@ impl DistinctCounters {
             On::Local(table) => Ok(table.look(key, |seen, now| seen.count(self.0.window, now)).unwrap_or(0)),
             #[cfg(feature = "redis")]
             On::Shared(shards) => {
-                let replies = self.run(shards, key, self.everywhere(Mode::Look)).await;
-                replies.into_iter().map(|reply| reply.map(|reply| reply.count)).sum()
+                let replies = self.run(shards, key, Aim::Look, self.everywhere(Mode::Look)).await?;
+                Ok(replies.iter().map(|reply| reply.count).sum())
             }
         }
     }
@@ -204,7 +239,7 @@ impl DistinctCounters {
     /// Forgets all values of a key.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers. Then some shards may be cleared and others not.
+    /// [`ErrorKind::InvalidKey`], and as [`add_many`](Self::add_many) what the store says, or that it did not by the deadline. Then some shards may be cleared and others not.
     ///
     /// # Cancel safety
     /// From its first poll on it may be done, whether it is dropped or not.
@@ -227,10 +262,7 @@ impl DistinctCounters {
                 Ok(())
             }
             #[cfg(feature = "redis")]
-            On::Shared(shards) => {
-                let replies = self.run(shards, key, self.everywhere(Mode::Clear)).await;
-                replies.into_iter().try_for_each(|reply| reply.map(drop))
-            }
+            On::Shared(shards) => self.run(shards, key, Aim::Change, self.everywhere(Mode::Clear)).await.map(drop),
         }
     }
 
@@ -240,16 +272,16 @@ impl DistinctCounters {
     }
 
     #[cfg(feature = "redis")]
-    async fn run(&self, shards: &Shards, key: &[u8], runs: Vec<Run>) -> Vec<Result<DistinctReply, Error>> {
+    async fn run(&self, shards: &Shards, key: &[u8], aim: Aim, runs: Vec<Run>) -> Result<Vec<DistinctReply>, Error> {
+        let (window, due) = (self.0.window, shards.calls.due(self.1));
         let asks = runs.into_iter().map(|(index, mode, values)| {
-            let (engine, shard, window) = (Arc::clone(&shards.engine), shards.shard(key, index), self.0.window);
-            async move {
-                let run = DistinctRun { mode, window, values: &values };
-                let sent = AtomicBool::new(false);
-                shard.run_again(&engine, Script::Distinct, |cmd| run.write(cmd), &sent, DistinctReply::parse).await
-            }
+            let engine = Arc::clone(&shards.engine);
+            shards.shard(key, index).ask(|shard, sent| async move {
+                let (run, script) = (DistinctRun { mode, window, values: &values }, Script::Distinct);
+                shard.run_again(&engine, script, |cmd| run.write(cmd), (&sent, due), DistinctReply::parse).await
+            })
         });
-        shards.ask(asks).await
+        shards.ask_key(aim, due, asks.collect()).await
     }
 }
 

@@ -9,10 +9,15 @@
 
 // * `kernel`, `windows`, `sketch`: the arithmetic, pure. `table`, `seen`: the embedded store.
 // * `delivery`, `work`: adds on their way to a shared store. `parts`: an approximate count there.
+// * `asking`, `calls`: all other calls there, their deadlines, and how many there may be.
 // * `shards`: which slots a key has. `hot`: which keys use all of them. `clocks`: what is known of the servers' clocks.
 
 mod added;
 mod approximate;
+#[cfg(feature = "redis")]
+mod asking;
+#[cfg(feature = "redis")]
+mod calls;
 #[cfg(feature = "redis")]
 mod clocks;
 mod counters;
@@ -26,6 +31,7 @@ pub(crate) mod kernel;
 mod oracle;
 #[cfg(feature = "redis")]
 mod parts;
+mod patience;
 mod place;
 mod registry;
 mod seen;
@@ -40,11 +46,13 @@ mod windows;
 mod work;
 
 pub(crate) use place::Place;
+#[cfg(feature = "redis")]
+pub(crate) use place::SharedPlace;
 pub(crate) use registry::Registry;
 #[cfg(all(fuzzing, feature = "redis"))]
 pub(crate) use sketch::Sketch;
 
-pub use added::{Added, Dropped, Within};
+pub use added::{Added, Dropped, Unanswered, Within};
 pub use approximate::ApproximateCounters;
 pub use counters::Counters;
 pub use distinct::DistinctCounters;

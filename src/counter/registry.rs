@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use crate::error::{Error, ErrorKind};
 use crate::key::check_name;
+#[cfg(feature = "redis")]
+use crate::sync::{Arc, atomic::AtomicUsize};
 use crate::sync::{Mutex, lock};
 
 use super::{ApproximateCounters, CounterSettings, Counters, DistinctCounters, SlidingCounters};
@@ -17,6 +19,9 @@ pub(crate) struct Registry {
     sliding: Names<SlidingCounters>,
     distinct: Names<DistinctCounters>,
     approximate: Names<ApproximateCounters>,
+    /// Requests of all of them that are under way.
+    #[cfg(feature = "redis")]
+    pub(crate) under_way: Arc<AtomicUsize>,
 }
 
 impl Registry {

@@ -84,7 +84,8 @@ impl CounterSettings {
 
     /// How many shards of keys may have undelivered adds, in this process: at least 1. Default: 100,000.
     ///
-    /// Adds of one shard are summed up while they wait, so their number has no bound. An add that finds no room is refused.
+    /// Adds of one shard are summed up while they wait, so their number needs no bound; that of their callers is 100,000. An add that
+    /// finds no room in the queue is refused.
     ///
     /// ```
     /// # use shardlimit::counter::CounterSettings; use std::time::Duration;

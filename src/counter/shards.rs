@@ -1,17 +1,18 @@
 //! Where the shards of a key lie, and how they are asked.
 
-use std::future::Future;
+use std::time::Instant;
 
 use redis::{Cmd, Value};
-use tokio::sync::oneshot;
 
-use super::counters::one;
+use super::asking::Sent;
+use super::calls::{Calls, Crowd};
+use super::place::SharedPlace;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Slot, home_slot, sub_key};
 use crate::retries::Backoff;
 use crate::store::cluster::{Engine, Fault, Request};
 use crate::sync::Arc;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wire::Script;
 
 /// The shards of all keys under one name.
@@ -22,6 +23,7 @@ pub(super) struct Shards {
     /// Begins with a colon, as no limit's does: the two never meet.
     name: Arc<str>,
     pub count: u16,
+    pub calls: Arc<Calls>,
 }
 
 /// One of them.
@@ -32,8 +34,14 @@ pub(super) struct Shard {
 }
 
 impl Shards {
-    pub(super) fn new(engine: &Arc<Engine>, prefix: &Arc<str>, kind: &str, name: &str, count: u16) -> Self {
-        Self { engine: Arc::clone(engine), prefix: Arc::clone(prefix), name: format!(":{kind}:{name}").into(), count }
+    pub(super) fn new(on: &SharedPlace<'_>, kind: &str, name: &str, count: u16) -> Self {
+        Self {
+            engine: Arc::clone(on.engine),
+            prefix: Arc::clone(on.prefix),
+            name: format!(":{kind}:{name}").into(),
+            count,
+            calls: Arc::new(Calls::new(on.deadline, Crowd::new(on.under_way, on.max_in_flight))),
+        }
     }
 
     /// A function of the key alone, so that every reader knows all of them, whatever the topology.
@@ -45,51 +53,11 @@ impl Shards {
     pub(super) fn all(&self, key: &[u8]) -> impl Iterator<Item = Shard> {
         (0..self.count).map(|index| self.shard(key, index))
     }
-
-    /// Asks all of these at once. What goes to one master shares its connection, and leaves together. Answers are in order.
-    ///
-    /// # Cancel safety
-    /// What was sent may run.
-    pub(super) async fn ask<T, F>(&self, asks: impl Iterator<Item = F>) -> Vec<Result<T, Error>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Fault>> + Send + 'static,
-    {
-        let ask = |ask: F| {
-            let (say, told) = oneshot::channel();
-            self.engine.check()?;
-            self.engine.spawn(async move {
-                let _ = say.send(ask.await);
-            })?;
-            Ok(told)
-        };
-        let asked: Vec<Result<_, Error>> = asks.map(ask).collect();
-        let mut answers = Vec::with_capacity(asked.len());
-        for told in asked {
-            answers.push(match told {
-                Ok(told) => told.await.map_or_else(|_| Err(ended()), |answer| answer.map_err(into_error)),
-                Err(error) => Err(error),
-            });
-        }
-        answers
-    }
-}
-
-impl Shards {
-    /// Asks one.
-    ///
-    /// # Cancel safety
-    /// What was sent may run.
-    pub(super) async fn ask_one<T: Send + 'static>(
-        &self,
-        ask: impl Future<Output = Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, Error> {
-        one(self.ask(std::iter::once(ask)).await)
-    }
 }
 
 impl Shard {
-    /// As [`run`](Self::run), of a script that counts nothing twice: what had no answer, or was not sent, is tried again.
+    /// As [`run`](Self::run), of a script that counts nothing twice: what had no answer, or was not sent, is tried again, up to
+    /// the deadline of its call.
     ///
     /// # Cancel safety
     /// It may have run.
@@ -98,18 +66,26 @@ impl Shard {
         engine: &Engine,
         script: Script,
         write: impl Fn(&mut Cmd) + Sync,
-        sent: &AtomicBool,
+        (sent, due): (&Sent, Instant),
         parse: impl Fn(Value) -> Result<T, E>,
     ) -> Result<T, Fault> {
         let mut tries = 1;
         loop {
-            match self.run(engine, script, &write, sent, &parse).await {
-                Err(Fault::Unknown(_) | Fault::NotSent(_)) if tries < TRIES => {
-                    tokio::time::sleep(Backoff::default().wait(tries)).await;
-                    tries += 1;
-                }
+            let fault = match self.run(engine, script, &write, &sent.now, &parse).await {
+                Err(fault) => fault,
                 reply => return reply,
+            };
+            if matches!(fault, Fault::Unknown(_)) {
+                sent.before.store(true, Ordering::Relaxed);
             }
+            let again = Instant::now() + Backoff::default().wait(tries);
+            if tries == TRIES || again >= due || !matches!(fault, Fault::Unknown(_) | Fault::NotSent(_)) {
+                // Whatever the last one says, an earlier one may have run.
+                let may_have_run = sent.before.load(Ordering::Relaxed);
+                return Err(if may_have_run { Fault::Unknown(fault.what()) } else { fault });
+            }
+            tokio::time::sleep_until(again.into()).await;
+            tries += 1;
         }
     }
 
@@ -139,23 +115,6 @@ fn slot_of(home: Slot, index: u16, count: u16) -> Slot {
 
 /// Tries of what counts nothing twice.
 const TRIES: u32 = 3;
-
-/// The error that a caller gets, in words of counting.
-pub(super) fn into_error(fault: Fault) -> Error {
-    let (kind, advice) = match fault {
-        Fault::Moved { .. }
-        | Fault::Ask { .. }
-        | Fault::Left
-        | Fault::TryAgain
-        | Fault::Unavailable(_)
-        | Fault::NotSent(_) => (ErrorKind::NotSent, "nothing was counted; try again"),
-        Fault::NoScript | Fault::Refused(_) => {
-            (ErrorKind::Refused, "nothing was counted; asking again will not help, see `shardlimit doctor`")
-        }
-        Fault::Unknown(_) => (ErrorKind::Unknown, "it may have been counted, or not"),
-    };
-    Error::new(kind, "redis", format!("{}; {advice}", fault.what()))
-}
 
 /// The limiter ended while somebody waited.
 pub(super) fn ended() -> Error {

@@ -4,18 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 use super::kernel::LARGEST;
+use super::patience::Patience;
 use super::settings::{LONGEST, check_time};
 use super::table::Table;
 use super::windows::Windows;
-use super::{Place, Registry};
+use super::{Place, Registry, Unanswered};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::key::check_key;
 use crate::sync::Arc;
 #[cfg(feature = "redis")]
 use crate::{
+    counter::asking::Aim,
+    counter::counters::one,
     counter::shards::Shards,
-    sync::atomic::AtomicBool,
     wire::{Mode, Script, WindowsReply, WindowsRun},
 };
 
@@ -40,7 +42,7 @@ const MOST_WINDOWS: usize = 8;
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct SlidingCounters(Arc<Inner>);
+pub struct SlidingCounters(Arc<Inner>, Patience);
 
 struct Inner {
     name: Box<str>,
@@ -75,9 +77,9 @@ impl SlidingCounters {
             let on = match place {
                 Place::Local { clock, max_keys } => On::Local(Table::new(clock.clone(), max_keys)),
                 #[cfg(feature = "redis")]
-                Place::Shared { engine, prefix, .. } => On::Shared(Shards::new(engine, prefix, "sliding", name, 1)),
+                Place::Shared(on) => On::Shared(Shards::new(&on, "sliding", name, 1)),
             };
-            Self(Arc::new(Inner { name: name.into(), windows: windows.clone(), on }))
+            Self(Arc::new(Inner { name: name.into(), windows: windows.clone(), on }), Patience::default())
         })
     }
 
@@ -94,12 +96,48 @@ impl SlidingCounters {
         &self.0.name
     }
 
+    /// The same counters, with a deadline of its own for each call through this clone, instead of the
+    /// [limiter's](crate::Builder::deadline): from a microsecond to an hour. Whoever asks for much at once needs more time. The embedded store needs none.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// # pollster::block_on(async {
+    /// # let counters = Limiter::local().sliding_counters("logins", [Duration::from_secs(60)])?;
+    /// let patient = counters.deadline(Duration::from_secs(1));
+    /// assert_eq!(patient.get("alice").await?, [0]);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self(Arc::clone(&self.0), Patience::new(deadline))
+    }
+
+    /// How many calls had no answer: too late, or too many at once. None on the embedded store.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter}; use std::time::Duration;
+    /// let counters = Limiter::local().sliding_counters("logins", [Duration::from_secs(60)])?;
+    /// assert_eq!(counters.unanswered().late, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unanswered(&self) -> Unanswered {
+        match &self.0.on {
+            On::Local(..) => Unanswered::default(),
+            #[cfg(feature = "redis")]
+            On::Shared(shards) => shards.calls.missed.read(),
+        }
+    }
+
     /// Counts events that happen now, and says how many there were in each window, these included, in the order of the windows.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`]; [`ErrorKind::InvalidAmount`] for no events or more than 2⁵³ − 1; [`ErrorKind::Refused`] if a window
-    /// would have more than that, or the embedded store is full of keys that still count; and what the store answers. An event is
-    /// of its moment: what failed is not sent again.
+    /// would have more than that, or the embedded store is full of keys that still count, or the store would not;
+    /// [`ErrorKind::NotSent`] if it surely was not counted by the limiter's `deadline`, or too many requests are under way;
+    /// [`ErrorKind::Unknown`] if nobody can tell. An event is of its moment: what failed is not sent again.
     ///
     /// # Cancel safety
     /// From its first poll on it may be counted, whether it is dropped or not.
@@ -133,7 +171,7 @@ impl SlidingCounters {
     /// How many events there were in each window, without counting one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers.
+    /// [`ErrorKind::InvalidKey`], and as [`add`](Self::add) what the store says, or that it did not by the deadline.
     ///
     /// # Cancel safety
     /// It changes nothing.
@@ -159,7 +197,7 @@ impl SlidingCounters {
     /// Forgets all events of a key.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidKey`], and what the store answers.
+    /// [`ErrorKind::InvalidKey`], and as [`add`](Self::add) what the store says, or that it did not by the deadline.
     ///
     /// # Cancel safety
     /// From its first poll on it may be done, whether it is dropped or not.
@@ -186,13 +224,14 @@ impl SlidingCounters {
 
     #[cfg(feature = "redis")]
     async fn run(&self, shards: &Shards, key: &[u8], mode: Mode, events: u64) -> Result<Option<Vec<u64>>, Error> {
-        let (engine, windows, shard) = (Arc::clone(&shards.engine), self.0.windows.clone(), shards.shard(key, 0));
-        let run = async move {
+        let (engine, windows) = (Arc::clone(&shards.engine), self.0.windows.clone());
+        let ask = shards.shard(key, 0).ask(|shard, sent| async move {
             let run = WindowsRun { mode, events, windows: &windows };
-            let (sent, parse) = (AtomicBool::new(false), |value| WindowsReply::parse(value, windows.len()));
-            shard.run(&engine, Script::SlidingCounter, |cmd| run.write(cmd), &sent, parse).await
-        };
-        shards.ask_one(run).await.map(|reply| reply.counts)
+            let parse = |value| WindowsReply::parse(value, windows.len());
+            shard.run(&engine, Script::SlidingCounter, |cmd| run.write(cmd), &sent.now, parse).await
+        });
+        let aim = if mode == Mode::Look { Aim::Look } else { Aim::Change };
+        shards.ask_key(aim, shards.calls.due(self.1), vec![ask]).await.map(|replies| one(replies).counts)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Adds that go as one, and those who wait for them.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
 use super::Dropped;
+use super::calls::{Missed, Seat};
 use super::kernel::{LARGEST, Verdict};
 use crate::error::{Error, ErrorKind};
 use crate::observe;
@@ -26,6 +29,7 @@ pub(super) enum Answer {
 /// What became of all adds under one name.
 pub(super) struct Tally {
     name: Box<str>,
+    missed: Arc<Missed>,
     /// All of it as of one moment: who sees that nothing is undelivered sees what was dropped, too.
     standing: watch::Sender<Standing>,
 }
@@ -48,8 +52,24 @@ enum Fate {
 }
 
 impl Tally {
-    pub(super) fn new(name: &str) -> Self {
-        Self { name: name.into(), standing: watch::Sender::default() }
+    pub(super) fn new(name: &str, missed: &Arc<Missed>) -> Self {
+        Self { name: name.into(), missed: Arc::clone(missed), standing: watch::Sender::default() }
+    }
+
+    /// Too many wait already for one more to be told later. It is summed up with others, which takes no room.
+    pub(super) fn queued_at_once(&self, say: Say) -> Option<Caller> {
+        self.missed.crowded();
+        let _ = say.send(Ok(Answer::Queued));
+        None
+    }
+
+    /// One is not taken, because so much waits already.
+    pub(super) fn crowded(&self, what: fmt::Arguments<'_>) -> Error {
+        self.missed.crowded();
+        self.refused();
+        let message =
+            format!("{what} wait already, and nothing was counted; try again later, from fewer callers at once");
+        Error::new(ErrorKind::NotSent, "key", message)
     }
 
     /// One was never taken.
@@ -104,27 +124,32 @@ pub(super) struct Work {
     amount: i64,
     adds: u64,
     /// In the order of their deadlines.
-    callers: Vec<Caller>,
+    callers: VecDeque<Caller>,
     tally: Arc<Tally>,
 }
 
-struct Caller {
+/// How a caller is told.
+pub(super) type Say = oneshot::Sender<Result<Answer, Error>>;
+
+/// Who waits for an answer.
+pub(super) struct Caller {
     /// The sum up to and with his own.
     up_to: i64,
     due: Instant,
-    say: oneshot::Sender<Result<Answer, Error>>,
+    say: Say,
+    _seat: Seat,
+}
+
+impl Caller {
+    pub(super) fn new(due: Instant, say: Say, seat: Seat) -> Self {
+        Self { up_to: 0, due, say, _seat: seat }
+    }
 }
 
 impl Work {
-    pub(super) fn new(
-        tally: &Arc<Tally>,
-        amount: i64,
-        bound: Option<i64>,
-        due: Instant,
-        say: oneshot::Sender<Result<Answer, Error>>,
-    ) -> Self {
-        let mut work = Self { bound, amount: 0, adds: 0, callers: Vec::new(), tally: Arc::clone(tally) };
-        work.join(amount, due, say);
+    pub(super) fn new(tally: &Arc<Tally>, amount: i64, bound: Option<i64>, caller: Option<Caller>) -> Self {
+        let mut work = Self { bound, amount: 0, adds: 0, callers: VecDeque::new(), tally: Arc::clone(tally) };
+        work.join(amount, caller);
         work
     }
 
@@ -137,16 +162,19 @@ impl Work {
         self.bound.is_none() && (self.amount + amount).abs() <= LARGEST
     }
 
-    pub(super) fn join(&mut self, amount: i64, due: Instant, say: oneshot::Sender<Result<Answer, Error>>) {
+    pub(super) fn join(&mut self, amount: i64, caller: Option<Caller>) {
         self.amount += amount;
         self.adds += 1;
         self.tally.begun();
-        self.callers.push(Caller { up_to: self.amount, due, say });
+        let Some(caller) = caller else { return };
+        // Mostly the last one: few have a deadline of their own.
+        let at = self.callers.iter().rposition(|other| other.due <= caller.due).map_or(0, |last| last + 1);
+        self.callers.insert(at, Caller { up_to: self.amount, ..caller });
     }
 
     /// When the first of them has to be told something.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.callers.first().map(|caller| caller.due)
+        self.callers.front().map(|caller| caller.due)
     }
 
     /// All of them are counted, or none is for its bound. Each is told the total after its own.
@@ -175,6 +203,7 @@ impl Work {
     /// Lets go of those who have waited long enough. `false`: then there is nothing left to do.
     pub(super) fn expire(&mut self, now: Instant, may_have_run: bool) -> bool {
         let late = self.callers.iter().take_while(|caller| caller.due <= now).count();
+        self.tally.missed.late(late as u64);
         if late > 0 && self.bound.is_some() {
             let (fate, kind, known) = if may_have_run {
                 (Fate::Unknown, ErrorKind::Unknown, "it may have been counted, or not")

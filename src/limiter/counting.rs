@@ -3,6 +3,8 @@
 use super::{Limiter, Store};
 use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use crate::counter::SharedPlace;
 use crate::counter::{ApproximateCounters, CounterSettings, Counters, DistinctCounters, Place, SlidingCounters};
 use crate::error::Error;
 
@@ -101,12 +103,15 @@ impl Limiter {
         match &self.0.store {
             Store::Local { clock, max_keys, .. } => Place::Local { clock, max_keys: *max_keys },
             #[cfg(feature = "redis")]
-            Store::Shared(shared) => Place::Shared {
+            Store::Shared(shared) => Place::Shared(SharedPlace {
                 engine: &shared.engine,
                 prefix: &shared.prefix,
                 deadline: shared.deadline,
                 hot: shared.hot,
-            },
+                // As many again as limits have: neither keeps the other out.
+                under_way: &self.0.counting.under_way,
+                max_in_flight: shared.crowd.most,
+            }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Adds that the store can't take when they come: delivered later, each once, or told.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::shared::{Server, client, eventually};
 use redis::cmd;
@@ -133,6 +133,24 @@ async fn what_waits_for_a_server_is_counted_once() {
     counters.flush(LONG).await.unwrap();
     assert_eq!(counters.get("k").await.unwrap(), 111);
     assert_eq!(counters.dropped().unknown, 0);
+}
+
+/// The first to be late was told; those who came after him waited until his request was given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_while_a_request_hangs_is_told_by_his_deadline() {
+    let server = Server::start(&[]);
+    let builder = client(&server).timeout(Duration::from_secs(20)).deadline(Duration::from_millis(50));
+    let counters = builder.build().unwrap().counters("clicks", CounterSettings::new(DAY)).unwrap();
+    first(&counters).await;
+    server.pause();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        assert_eq!(counters.add("k", 1).await.unwrap(), Added::Queued);
+        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    }
+    server.resume();
+    counters.flush(LONG).await.unwrap();
+    assert_eq!(counters.get("k").await.unwrap(), 6);
 }
 
 /// A copy that runs when the shard may have forgotten its number could be the second: it does not count, and is told.

@@ -5,6 +5,8 @@ mod agreement;
 mod auto_split;
 mod ceilings;
 mod composite;
+mod counter_crowds;
+mod counter_deadlines;
 mod counter_delivery;
 mod deadlines;
 mod dropped_calls;

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::shared::{BURST, Cluster, Layout, client_of, define, eventually, left, lent, sums, take_all};
+use crate::shared::{BURST, Cluster, Layout, PARTIAL, client_of, define, eventually, left, lent, sums, take_all};
 use shardlimit::{Candidates, Decision, Error, ErrorKind, NamedLimit, Selector};
 use tokio::task::JoinSet;
 
-const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
 /// Far more than the time-outs of a call and of its connection: what takes longer hangs.
 const HANGS: Duration = Duration::from_secs(30);
 

@@ -33,6 +33,9 @@ pub const WHOLE: [&str; 3] = [
 /// What each of them has.
 pub const BURST: u64 = 300;
 
+/// A cluster that goes on without a master that is away; a ring always does.
+pub const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
+
 /// A caller who is denied so often in a row has been to every shard, also where its first views were wrong,
 const DENIALS: usize = 16;
 /// and if he waits for so long each time, shares that were on their way have arrived.

@@ -4,11 +4,50 @@
 use std::time::Duration;
 
 use super::{Counters, On};
-use crate::counter::Dropped;
+use crate::counter::{Dropped, Unanswered};
 #[cfg(feature = "redis")]
-use crate::error::{Error, ErrorKind};
+use crate::{
+    counter::patience::Patience,
+    error::{Error, ErrorKind},
+    sync::Arc,
+};
 
 impl Counters {
+    /// The same counters, with a deadline of its own for each call through this clone, instead of the
+    /// [limiter's](crate::Builder::deadline): from a microsecond to an hour. Whoever asks for much at once needs more time. The embedded store needs none.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, counter::CounterSettings}; use std::time::Duration;
+    /// # pollster::block_on(async {
+    /// # let counters = Limiter::local().counters("clicks", CounterSettings::new(Duration::from_secs(60)))?;
+    /// let patient = counters.deadline(Duration::from_secs(1));
+    /// assert_eq!(patient.get("item:42").await?, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn deadline(&self, deadline: Duration) -> Self {
+        Self(Arc::clone(&self.0), Patience::new(deadline))
+    }
+
+    /// How many calls had no answer: too late, or too many at once. None on the embedded store.
+    ///
+    /// ```
+    /// # use shardlimit::{Limiter, counter::CounterSettings}; use std::time::Duration;
+    /// let counters = Limiter::local().counters("clicks", CounterSettings::new(Duration::from_secs(60)))?;
+    /// assert_eq!(counters.unanswered().late, 0);
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unanswered(&self) -> Unanswered {
+        match &self.0.on {
+            On::Local(..) => Unanswered::default(),
+            #[cfg(feature = "redis")]
+            On::Shared(delivery) => delivery.shards.calls.missed.read(),
+        }
+    }
+
     /// How many adds of this process are not delivered yet: on their way, or queued.
     ///
     /// ```

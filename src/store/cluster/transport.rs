@@ -79,6 +79,15 @@ impl Transport {
         }
     }
 
+    /// Why nothing can be sent, as far as that is known.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Direct(router) => router.failure(),
+            #[cfg(feature = "cluster-async")]
+            Self::Own(_) => None,
+        }
+    }
+
     /// What serves a ring, if it is one.
     pub(crate) fn ring(&self) -> Option<Arc<Router>> {
         match self {
