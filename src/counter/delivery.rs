@@ -16,7 +16,7 @@ use super::calls::Crowd;
 use super::clocks::Clocks;
 use super::counters::overflow;
 use super::hot::Hot;
-use super::kernel::{Once, Terms, Verdict};
+use super::kernel::{Generation, Once, Terms, Verdict};
 use super::patience::Patience;
 use super::shards::{Shard, Shards};
 use super::work::{Answer, Caller, Tally, Work};
@@ -78,8 +78,8 @@ struct Choice {
 struct Attempt {
     work: Work,
     number: u64,
-    /// Until when the key's first shard counts, as its first copy said; none to that one itself.
-    ends: Option<Micros>,
+    /// What the key's first shard counts, as its first copy said; none to that one itself.
+    generation: Option<Generation>,
     /// When the first copy was sent that may have run.
     unknown_since: Option<Instant>,
     failed: u32,
@@ -184,7 +184,7 @@ impl Delivery {
     /// A key's first shard, unless that has too much to do: then any.
     fn choose(&self, key: &[u8]) -> Choice {
         let first = self.shards.shard(key, 0);
-        if self.shards.count > 1 && self.hot.ends(&first.sub_key, Instant::now()).is_some() {
+        if self.shards.count > 1 && self.hot.counts(&first.sub_key, Instant::now()).is_some() {
             let index = rand::random_range(0..self.shards.count);
             if index > 0 {
                 return Choice { shard: self.shards.shard(key, index), first: Some(first) };
@@ -202,17 +202,17 @@ impl Delivery {
             return None;
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Attempt { work, number, ends: None, unknown_since: None, failed: 0 })
+        Some(Attempt { work, number, generation: None, unknown_since: None, failed: 0 })
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
     async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
         let (shard, first, now) = (&lane.shard, lane.first.as_ref(), Instant::now());
         if let Some(first) = first
-            && attempt.ends.is_none()
+            && attempt.generation.is_none()
         {
-            attempt.ends = self.hot.ends(&first.sub_key, now);
-            if attempt.ends.is_none() {
+            attempt.generation = self.hot.counts(&first.sub_key, now);
+            if attempt.generation.is_none() {
                 self.hand_over(first, attempt.work);
                 return None;
             }
@@ -230,9 +230,9 @@ impl Delivery {
             not_after: self.clocks.at(shard.slot, since) + lasts.as_micros() as u64,
         };
         let (amount, bound) = (attempt.work.amount(), attempt.work.bound);
-        let run = CountRun::Add { amount, bound, once, ends: attempt.ends };
+        let run = CountRun::Add { amount, bound, once, generation: attempt.generation };
         let sent = AtomicBool::new(false);
-        let write = |cmd: &mut redis::Cmd| run.write(&self.terms, cmd);
+        let write = |cmd: &mut redis::Cmd| run.write(&self.terms, first.is_none(), cmd);
         let mut reply = pin!(shard.run(&self.shards.engine, Script::Counter, write, &sent, CountReply::parse));
         let reply = loop {
             let due = self.next_due(shard, &attempt.work);
@@ -251,8 +251,8 @@ impl Delivery {
             Ok(reply) => {
                 self.clocks.learn(shard.slot, reply.now, Instant::now());
                 if self.shards.count > 1 && first.is_none() {
-                    let ends = (reply.is_hot && reply.ends > 0).then_some(reply.ends);
-                    self.hot.heard(&shard.sub_key, ends, Instant::now());
+                    let counts = (reply.is_hot && reply.generation.ends > 0).then_some(reply.generation);
+                    self.hot.heard(&shard.sub_key, counts, Instant::now());
                 }
                 match reply.verdict {
                     Verdict::Done | Verdict::Above => attempt.work.deliver(reply.verdict, reply.total),
