@@ -80,9 +80,17 @@ struct Attempt {
     number: u64,
     /// What the key's first shard counts, as its first copy said; none to that one itself.
     generation: Option<Generation>,
-    /// When the first copy was sent that may have run.
-    unknown_since: Option<Instant>,
+    /// The first copy that may have run.
+    unknown: Option<Copied>,
     failed: u32,
+}
+
+/// When a copy was sent, and until when it may count by the shard's clock. All that follow have no longer: by then its number may be
+/// forgotten, however far that clock has jumped meanwhile.
+#[derive(Clone, Copy)]
+struct Copied {
+    since: Instant,
+    not_after: Micros,
 }
 
 impl Delivery {
@@ -202,7 +210,7 @@ impl Delivery {
             return None;
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Attempt { work, number, generation: None, unknown_since: None, failed: 0 })
+        Some(Attempt { work, number, generation: None, unknown: None, failed: 0 })
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
@@ -217,18 +225,16 @@ impl Delivery {
                 return None;
             }
         }
-        let since = attempt.unknown_since.unwrap_or(now);
         // The tenth that is left out is for clocks that drift apart, and masters that take over.
         let lasts = Duration::from_micros(self.terms.horizon * 9 / 10);
-        if now - since >= lasts {
-            attempt.work.lose(lasts);
+        let not_after = || self.clocks.at(shard.slot, now) + lasts.as_micros() as Micros;
+        let copied = attempt.unknown.unwrap_or_else(|| Copied { since: now, not_after: not_after() });
+        if now - copied.since >= lasts {
+            attempt.work.lose(&format!("no answer for {lasts:?}"));
             return None;
         }
-        let once = Once {
-            client: *self.client.get_or_init(rand::random),
-            number: attempt.number,
-            not_after: self.clocks.at(shard.slot, since) + lasts.as_micros() as u64,
-        };
+        let client = *self.client.get_or_init(rand::random);
+        let once = Once { client, number: attempt.number, not_after: copied.not_after };
         let (amount, bound) = (attempt.work.amount(), attempt.work.bound);
         let run = CountRun::Add { amount, bound, once, generation: attempt.generation };
         let sent = AtomicBool::new(false);
@@ -242,7 +248,7 @@ impl Delivery {
                 () = tokio::time::sleep_until(due.into()) => {}
                 () = lane.hurry.notified() => {}
             }
-            let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
+            let may_have_run = attempt.unknown.is_some() || sent.load(Ordering::Relaxed);
             if !self.expire(shard, &mut attempt.work, may_have_run) {
                 return None;
             }
@@ -257,29 +263,31 @@ impl Delivery {
                 match reply.verdict {
                     Verdict::Done | Verdict::Above => attempt.work.deliver(reply.verdict, reply.total),
                     Verdict::Overflow => attempt.work.refuse(&overflow(reply.total)),
-                    Verdict::Late => return Some(attempt.again()),
+                    // Now its clock is known.
+                    Verdict::Late if attempt.unknown.is_none() => return Some(attempt.again()),
+                    Verdict::Late => attempt.work.lose("no answer until it was too late by the server's clock"),
                     Verdict::Over => {
                         if let Some(first) = first {
                             self.hot.heard(&first.sub_key, None, Instant::now());
                             self.hand_over(first, attempt.work);
                         }
                     }
-                    Verdict::Crowded => return self.failed(shard, attempt, &crowded(), since),
+                    Verdict::Crowded => return self.failed(shard, attempt, &crowded(), copied),
                 }
                 None
             }
-            Err(fault) => self.failed(shard, attempt, &fault, since),
+            Err(fault) => self.failed(shard, attempt, &fault, copied),
         }
     }
 
-    fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, since: Instant) -> Option<Attempt> {
+    fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, copied: Copied) -> Option<Attempt> {
         // A store that is away fails every try of every key: each request tells once.
         if attempt.failed == 0 {
             observe::fault(&self.name, &shard.sub_key, fault);
         }
         if matches!(fault, Fault::Unknown(_)) {
-            attempt.unknown_since = Some(since);
-        } else if attempt.work.bound.is_some() && attempt.unknown_since.is_none() {
+            attempt.unknown = Some(copied);
+        } else if attempt.work.bound.is_some() && attempt.unknown.is_none() {
             // Whoever asks whether there is room wants to know now, not that it is asked later.
             attempt.work.refuse(&into_error(Aim::Change, fault.clone()));
             return None;
@@ -365,7 +373,7 @@ impl Lane {
                     () = self.hurry.notified() => {}
                 }
                 let Some(delivery) = self.delivery.upgrade() else { return };
-                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown_since.is_some()) {
+                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown.is_some()) {
                     break None;
                 }
                 if Instant::now() >= again {
