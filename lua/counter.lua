@@ -67,15 +67,21 @@ local function reply(status)
   end
   return {VERSION, status, now, total, hot, generation, ends}
 end
+local function life()
+  return string.format('%.0f', math.ceil(math.max(ends - at, horizon) / 1000) + 1000)
+end
 if ARGV[1] == LOOK or (ARGV[1] == RESET and not stored) then
+  -- Somebody made it live for ever.
+  if stored and redis.call('PTTL', KEYS[1]) == -1 then
+    redis.call('SET', KEYS[1], stored, 'PX', life())
+  end
   return reply(DONE)
 end
 
 -- Written last, and at once.
 local function write()
-  local life = math.ceil(math.max(ends - at, horizon) / 1000) + 1000
   local head = struct.pack(HEAD, VERSION, KERNEL, total, ends, generation, at, horizon, since, adds, hot)
-  redis.call('SET', KEYS[1], head .. entries, 'PX', string.format('%.0f', life))
+  redis.call('SET', KEYS[1], head .. entries, 'PX', life())
 end
 
 if ARGV[1] == RESET then

@@ -26,6 +26,10 @@ if #ahead > 0 then
   redis.call('ZADD', KEYS[1], 'XX', unpack(again))
 end
 local fresh = 0
+if redis.call('PTTL', KEYS[1]) == -1 then
+  -- Somebody made it live for ever.
+  redis.call('PEXPIRE', KEYS[1], life)
+end
 if ARGV[1] == CLEAR then
   redis.call('PEXPIRE', KEYS[1], 0)
 elseif ARGV[1] == ADD then

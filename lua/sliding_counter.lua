@@ -5,7 +5,7 @@
 
 local VERSION, KERNEL, LARGEST, PARTS, MOST_RINGS = 1, 17, 9007199254740991, 64, 8
 local DONE, OVERFLOW = 0, 2
-local CLEAR, ADD = '1', '2'
+local LOOK, CLEAR, ADD = '0', '1', '2'
 -- version, kernel, the latest instant decided at, number of rings; of a ring: window, number of parts; of a part:
 -- number, events
 local HEAD, RING, PART, PART_SIZE = '<BBi8B', '<i8I2', '<i8i8', 16
@@ -90,6 +90,13 @@ for arg = 3, #ARGV do
   new[#new + 1] = struct.pack(RING, window, #parts) .. table.concat(parts)
   asked[window], kept = true, math.max(kept, window)
 end
+local function life(window)
+  return string.format('%.0f', math.ceil((window + math.ceil(window / PARTS)) / 1000) + 1000)
+end
+if ARGV[1] == LOOK and stored and redis.call('PTTL', KEYS[1]) == -1 then
+  -- Somebody made it live for ever.
+  redis.call('SET', KEYS[1], stored, 'PX', life(longest))
+end
 if events > 0 or (ARGV[1] == CLEAR and stored) then
   -- Other clients may ask for other windows: what still counts there stays, as far as there is room.
   for _, window in ipairs(known) do
@@ -99,8 +106,7 @@ if events > 0 or (ARGV[1] == CLEAR and stored) then
       kept = math.max(kept, window)
     end
   end
-  local life = math.ceil((kept + math.ceil(kept / PARTS)) / 1000) + 1000
   local head = struct.pack(HEAD, VERSION, KERNEL, at, #new)
-  redis.call('SET', KEYS[1], head .. table.concat(new), 'PX', string.format('%.0f', life))
+  redis.call('SET', KEYS[1], head .. table.concat(new), 'PX', life(kept))
 end
 return reply

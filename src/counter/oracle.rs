@@ -303,7 +303,7 @@ fn a_key_is_hot_while_its_shards_have_much_to_do() {
     assert!(!step(&mut shard, &mut None, &alone, now + 1, add(3, 1, 1, now + 1)).is_hot);
 }
 
-/// Whoever made a counter live for ever has it end again with the next add.
+/// Whoever made a counter live for ever has it end again with the next add, or the next look.
 #[test]
 fn a_lost_time_to_live_comes_back() {
     let mut shard = Shard::new();
@@ -314,6 +314,14 @@ fn a_lost_time_to_live_comes_back() {
     assert_eq!(shard.ask::<i64>("PTTL", &[]), -1);
     step(&mut shard, &mut state, &terms, START + 1, add(1, 2, 5, START + 1));
     assert!(shard.ask::<i64>("PTTL", &[]) > 0);
+    shard.ask::<()>("PERSIST", &[]);
+    step(&mut shard, &mut state, &terms, START + 30_000_000, CountRun::Look);
+    let ttl: i64 = shard.ask("PTTL", &[]);
+    assert!((30_500..=31_000).contains(&ttl), "{ttl} ms");
+    // A look at one that has an end leaves that as it is.
+    shard.ask::<()>("PEXPIRE", &["5000"]);
+    step(&mut shard, &mut state, &terms, START + 30_000_000, CountRun::Look);
+    assert!(shard.ask::<i64>("PTTL", &[]) <= 5_000);
 }
 
 /// As `lua/README.md` has it.

@@ -95,6 +95,11 @@ mod on_servers {
         let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*{*").query(&mut connection).unwrap();
         let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
         assert!(ttl > 3_600_000, "{ttl} ms, by the longest window that counts");
+        // Whoever made it live for ever has it end again with the next look.
+        cmd("PERSIST").arg(&keys[0]).exec(&mut connection).unwrap();
+        before.get("k").await.unwrap();
+        let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
+        assert!(ttl > 3_600_000, "{ttl} ms");
         before.clear("k").await.unwrap();
         assert_eq!(after.get("k").await.unwrap(), [0, 0], "a clear forgets all");
     }
