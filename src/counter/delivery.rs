@@ -148,12 +148,7 @@ impl Delivery {
             }
             if lanes.len() >= self.queue {
                 self.tally.refused();
-                let message = format!(
-                    "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, \
-                     or raise `queue`",
-                    self.queue
-                );
-                return Err(Error::new(ErrorKind::NotSent, "queue", message));
+                return Err(self.is_full());
             }
             let queue = Queue::of(Work::new(&self.tally, amount, bound, caller));
             hurry = Arc::clone(&queue.hurry);
@@ -168,8 +163,17 @@ impl Delivery {
         self.shards.engine.spawn(lane.drive())
     }
 
-    /// Surely not counted where it was sent to: it goes to the first shard instead.
-    fn hand_over(self: &Arc<Self>, first: &Shard, work: Work) {
+    fn is_full(&self) -> Error {
+        let message = format!(
+            "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, or raise `queue`",
+            self.queue
+        );
+        Error::new(ErrorKind::NotSent, "queue", message)
+    }
+
+    /// Surely not counted where it was sent to: it goes to the first shard instead, if that has a place in the queue. The one it comes
+    /// from has none any more once nothing waits there.
+    fn hand_over(self: &Arc<Self>, from: &Shard, first: &Shard, work: Work) {
         let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
@@ -180,6 +184,10 @@ impl Delivery {
                     lane.look_by(due);
                 }
                 return;
+            }
+            let leaves = lanes.get(&from.sub_key).is_some_and(|lane| lane.waiting.is_empty());
+            if lanes.len() - usize::from(leaves) >= self.queue {
+                return work.refuse(&self.is_full());
             }
             let queue = Queue::of(work);
             hurry = Arc::clone(&queue.hurry);
@@ -221,7 +229,7 @@ impl Delivery {
         {
             attempt.generation = self.hot.counts(&first.sub_key, now);
             if attempt.generation.is_none() {
-                self.hand_over(first, attempt.work);
+                self.hand_over(shard, first, attempt.work);
                 return None;
             }
         }
@@ -269,7 +277,7 @@ impl Delivery {
                     Verdict::Over => {
                         if let Some(first) = first {
                             self.hot.heard(&first.sub_key, None, Instant::now());
-                            self.hand_over(first, attempt.work);
+                            self.hand_over(shard, first, attempt.work);
                         }
                     }
                     Verdict::Crowded => return self.failed(shard, attempt, &crowded(), copied),
