@@ -10,6 +10,10 @@ local LOOK, CLEAR = '0', '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if ARGV[1] == LOOK then
+  if redis.call('PTTL', KEYS[1]) == -1 then
+    -- Somebody made it live for ever.
+    redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  end
   return {VERSION, DONE, now, redis.call('GET', KEYS[1]) or ''}
 end
 if ARGV[1] == CLEAR then

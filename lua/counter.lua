@@ -1,42 +1,44 @@
 -- One shard of a counter: the kernel of src/counter/kernel.rs.
 -- KEYS[1]  sub-key, the only key touched
 -- ARGV     1 mode (0 look, 1 reset, 2 add) | 2 ttl, us | 3 renew (0, 1) | 4 horizon, us
---          | 5 shards of the key | 6 adds a second from which it is hot
---          | then, to add: 7 not after, us | 8 client | 9 number | 10 amount | 11 bound or ''
---          | 12 until when the key's first shard counts, us, or '' if this is that one
--- reply    {version, status, now, total, hot (0, 1), until when it counts or 0}
+--          | 5 shards of the key | 6 adds a second from which it is hot | 7 is its first one (0, 1)
+--          | then, to add: 8 not after, us | 9 client | 10 number | 11 amount | 12 bound or ''
+--          | and to another than the first: 13 generation that the first one counts | 14 until when, us
+-- reply    {version, status, now, total, hot (0, 1), generation, until when it counts}; a first one that has ended
+--          says 0 for both
 
 local VERSION, KERNEL, LARGEST = 1, 16, 9007199254740991
 local DONE, ABOVE, OVERFLOW, LATE, CROWDED, OVER = 0, 1, 2, 3, 4, 5
 local LOOK, RESET = '0', '1'
--- version, kernel, total, until when it counts, the latest instant decided at, horizon;
--- since when adds are counted, their number, and whether the key is hot
-local HEAD = '<BBi8i8i8i8i8i4B'
+-- version, kernel, total, until when it counts (another than the first: is kept), generation, the latest instant
+-- decided at, horizon; since when adds are counted, their number, and whether the key is hot
+local HEAD = '<BBi8i8i8i8i8i8i4B'
 -- Adds are counted for so long at the least, us.
 local BEAT = 500000
 -- client, its last number, when, and what became of it; the latest comes last
 local ENTRY, SIZE, MOST = '<c8i8i8B', 25, 1024
 
 local stored = redis.call('GET', KEYS[1])
-local total, ends, seen, horizon, entries = 0, 0, 0, tonumber(ARGV[4]), ''
+local total, ends, generation, seen, horizon, entries = 0, 0, 0, 0, tonumber(ARGV[4]), ''
 local since, adds, hot = 0, 0, 0
 if stored then
   local version = string.byte(stored, 1)
   if version ~= VERSION then
     return redis.error_reply('SHARDLIMIT state of version ' .. version .. ', this script knows ' .. VERSION)
   end
-  local _, kernel, t, e, s, h, since_then, added, was_hot, rest = struct.unpack(HEAD, stored)
+  local _, kernel, t, e, g, s, h, since_then, added, was_hot, rest = struct.unpack(HEAD, stored)
   if kernel ~= KERNEL then
     return redis.error_reply('SHARDLIMIT state of kernel ' .. kernel .. ', this script knows ' .. KERNEL)
   end
   -- Nobody's number is forgotten sooner than he counts on.
-  total, ends, seen, horizon, entries = t, e, s, math.max(h, horizon), string.sub(stored, rest)
+  total, ends, generation, seen, horizon = t, e, g, s, math.max(h, horizon)
+  entries = string.sub(stored, rest)
   since, adds, hot = since_then, added, was_hot
 end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local ttl, shards = tonumber(ARGV[2]), tonumber(ARGV[5])
+local ttl, shards, is_first = tonumber(ARGV[2]), tonumber(ARGV[5]), ARGV[7] == '1'
 -- Behind by up to the horizon: time stands still. By more: set back for good, and all are as if just heard of.
 local at = now
 if seen > now then
@@ -51,27 +53,35 @@ if seen > now then
     entries = table.concat(heard)
   end
 end
--- Of several shards all end when the first one does, by its clock: that may be ahead.
-local latest = at + ttl + (shards > 1 and horizon or 0)
-if ends > latest then
-  ends = at + ttl
-end
-if ends <= at then
+-- Only the first shard's clock says when a key ends. The others are kept for longer, by clocks of their own, and say
+-- what they have.
+local latest = at + ttl + (is_first and 0 or horizon)
+ends = math.min(ends, latest)
+if is_first and ends <= at then
   total = 0
 end
 
 local function reply(status)
-  return {VERSION, status, now, total, hot, ends > at and ends or 0}
+  if is_first and ends <= at then
+    return {VERSION, status, now, total, hot, 0, 0}
+  end
+  return {VERSION, status, now, total, hot, generation, ends}
+end
+local function life()
+  return string.format('%.0f', math.ceil(math.max(ends - at, horizon) / 1000) + 1000)
 end
 if ARGV[1] == LOOK or (ARGV[1] == RESET and not stored) then
+  -- Somebody made it live for ever.
+  if stored and redis.call('PTTL', KEYS[1]) == -1 then
+    redis.call('SET', KEYS[1], stored, 'PX', life())
+  end
   return reply(DONE)
 end
 
 -- Written last, and at once.
 local function write()
-  local life = math.ceil(math.max(ends - at, horizon) / 1000) + 1000
-  local head = struct.pack(HEAD, VERSION, KERNEL, total, ends, at, horizon, since, adds, hot)
-  redis.call('SET', KEYS[1], head .. entries, 'PX', string.format('%.0f', life))
+  local head = struct.pack(HEAD, VERSION, KERNEL, total, ends, generation, at, horizon, since, adds, hot)
+  redis.call('SET', KEYS[1], head .. entries, 'PX', life())
 end
 
 if ARGV[1] == RESET then
@@ -81,7 +91,7 @@ if ARGV[1] == RESET then
   return reply(DONE)
 end
 
-local not_after, client, number, amount = tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+local not_after, client, number, amount = tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 -- A copy that comes later than its number is remembered could be counted twice; one that claims to have longer, too.
 if now > not_after or not_after > now + tonumber(ARGV[4]) then
   return reply(LATE)
@@ -110,14 +120,14 @@ elseif #entries >= MOST * SIZE then
   return reply(CROWDED)
 end
 
-if ARGV[12] ~= '' then
-  local told = tonumber(ARGV[12])
-  -- Behind, or so far ahead that the clocks can't be right.
-  if told <= at or told < ends or told > latest then
+if not is_first then
+  local told = tonumber(ARGV[13])
+  -- By this clock it is over, which may be wrong: the first one knows. Or that one has begun anew.
+  if tonumber(ARGV[14]) <= at or told < generation then
     return reply(OVER)
   end
-  if told > ends then
-    total, ends = 0, told
+  if told > generation then
+    total, generation = 0, told
   end
 end
 local sum = total + amount
@@ -125,11 +135,15 @@ if math.abs(sum) > LARGEST then
   return reply(OVERFLOW)
 end
 local verdict = DONE
-if ARGV[11] ~= '' and sum > tonumber(ARGV[11]) then
+if ARGV[12] ~= '' and sum > tonumber(ARGV[12]) then
   verdict = ABOVE
 else
-  if ends <= at or ARGV[3] == '1' then
-    ends = at + ttl
+  if is_first and ends <= at then
+    generation = math.max(at, generation + 1)
+  end
+  -- The first one ends a ttl from now at the latest, whatever its clock says now.
+  if not is_first or ends <= at or ARGV[3] == '1' then
+    ends = latest
   end
   total = sum
 end

@@ -5,16 +5,34 @@
 
 local VERSION, DONE = 1, 0
 local CLEAR, ADD = '1', '2'
+local MOST_AHEAD = 1024
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local window = tonumber(ARGV[2])
 local stamp, oldest = string.format('%.0f', now), string.format('%.0f', now - window)
+local life = string.format('%.0f', math.ceil(window / 1000) + 1000)
+-- Seen by a clock that was far ahead: as if seen now, or they would count until it is as late as it was then. A part of
+-- them at a time; the others have their turn with the next runs.
+local later = '(' .. string.format('%.0f', now + window)
+local ahead = redis.call('ZRANGE', KEYS[1], later, '+inf', 'BYSCORE', 'LIMIT', 0, MOST_AHEAD)
+if #ahead > 0 then
+  local again = {}
+  for _, value in ipairs(ahead) do
+    again[#again + 1] = stamp
+    again[#again + 1] = value
+  end
+  redis.call('PEXPIRE', KEYS[1], life)
+  redis.call('ZADD', KEYS[1], 'XX', unpack(again))
+end
 local fresh = 0
+if redis.call('PTTL', KEYS[1]) == -1 then
+  -- Somebody made it live for ever.
+  redis.call('PEXPIRE', KEYS[1], life)
+end
 if ARGV[1] == CLEAR then
   redis.call('PEXPIRE', KEYS[1], 0)
 elseif ARGV[1] == ADD then
-  local life = string.format('%.0f', math.ceil(window / 1000) + 1000)
   -- There is no command that makes a sorted set together with its end. So its end comes first: a server that would
   -- refuse it refuses it here, before there is anything without one.
   redis.call('PEXPIRE', KEYS[1], life)

@@ -29,7 +29,7 @@ pub(crate) struct CountReport {
     store: &'static str,
 }
 
-fn limiter(options: &CountOptions) -> Result<(Store, Limiter), Failure> {
+pub(crate) fn limiter(options: &CountOptions) -> Result<(Store, Limiter), Failure> {
     // How limits are split makes no difference here.
     let store = Store::beside_others(&options.redis, shardlimit::Shards::default());
     let limiter = store.limiter(None)?;

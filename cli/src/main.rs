@@ -12,6 +12,7 @@ mod count;
 mod demo;
 mod doctor;
 mod error;
+mod events;
 mod interrupt;
 mod limit;
 mod node;
@@ -78,6 +79,7 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
             output.report(&count::reset(&options.count, options.shards.shards)?)
         }
         Command::Count(CountCommand::Distinct(options)) => output.report(&count::distinct(&options)?),
+        Command::Count(CountCommand::Events(options)) => output.report(&events::run(&options)?),
         Command::Demo => output.report(&demo::run(interrupt)?),
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
         Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Show or set the limit of a key while it is in use
     #[command(subcommand)]
     Limit(LimitCommand),
-    /// Count by key: totals that end by themselves, and distinct values
+    /// Count by key: totals that end by themselves, distinct values, and events in sliding windows
     #[command(subcommand)]
     Count(CountCommand),
     /// Watch a hot key under three times its limit, for five seconds
@@ -63,6 +63,8 @@ pub(crate) enum CountCommand {
     Reset(CountOneOptions),
     /// Add values, if any are given, and show how many distinct ones a key had lately
     Distinct(DistinctOptions),
+    /// Add events, if a number is given, and show how many a key had lately
+    Events(EventsOptions),
 }
 
 /// Which counter.
@@ -127,6 +129,18 @@ pub(crate) struct DistinctOptions {
     pub approximate: bool,
     #[command(flatten)]
     pub shards: CountShardsOption,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EventsOptions {
+    #[command(flatten)]
+    pub count: CountOptions,
+    /// How many happen now
+    #[arg(value_name = "EVENTS", default_value = "0", value_parser = values::events, allow_hyphen_values = true)]
+    pub added: u64,
+    /// How far back to count, such as 1min or 1h; up to 8 of them
+    #[arg(long = "window", value_name = "TIME", default_value = "1h", value_parser = values::window, allow_hyphen_values = true)]
+    pub windows: Vec<Duration>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -128,6 +128,10 @@ pub(crate) fn count_shards(text: &str) -> Result<u16, Failure> {
     whole("shards", text, 1..=128).map(|shards| shards as u16)
 }
 
+pub(crate) fn events(text: &str) -> Result<u64, Failure> {
+    whole("events", text, 0..=LARGEST)
+}
+
 pub(crate) fn amount(text: &str) -> Result<i64, Failure> {
     signed("amount", text)
 }

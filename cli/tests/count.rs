@@ -1,4 +1,4 @@
-//! `count`: totals by key, and distinct values.
+//! `count`: totals by key, distinct values, and events in sliding windows.
 
 mod support;
 
@@ -43,6 +43,9 @@ fn every_field_has_its_type() {
     let about = run_json(0, &["count", "distinct", "page", "alice", "bob", "--approximate"]);
     assert_fields(&about, &fields(&[&values[..], &[("fresh", "null")]].concat()));
     assert_eq!((&about["exact"], &about["distinct"]), (&json!(false), &json!(2)));
+    let events = run_json(0, &["count", "events", "alice", "3", "--window", "1min", "--window", "1d"]);
+    assert_fields(&events, &fields(&[("added", "int"), ("windows", "array")]));
+    assert_eq!(events["windows"], json!([{"ms": 60_000, "events": 3}, {"ms": 86_400_000, "events": 3}]));
 }
 
 /// One run after the other, each a process of its own, counts on.
@@ -67,6 +70,13 @@ fn a_cluster_counts_on() {
             assert_eq!(report["distinct"], distinct, "{report}");
         }
     }
+
+    for (added, events) in [(&["2"][..], 2), (&["3"], 5), (&[], 5)] {
+        let report = count(0, &urls, &[&["events", "alice"], added].concat());
+        assert_eq!(report["windows"], json!([{"ms": 3_600_000, "events": events}]), "{report}");
+    }
+    let both = count(0, &urls, &["events", "alice", "1", "--window", "1min", "--window", "1h"]);
+    assert_eq!(both["windows"], json!([{"ms": 60_000, "events": 1}, {"ms": 3_600_000, "events": 6}]));
 }
 
 #[test]
@@ -81,6 +91,9 @@ fn without_json_it_is_a_table() {
     assert!(above.stdout.contains("above the bound"), "{}", above.stdout);
     let distinct = run(["count", "distinct", "k", "a"]);
     assert!(distinct.stdout.contains("distinct  1 (exact)\n"), "{}", distinct.stdout);
+    let events = run(["count", "events", "k", "1000"]);
+    assert_eq!((events.code, events.stderr.as_str()), (Some(0), ""));
+    assert!(events.stdout.contains("3600s  1,000\n"), "{}", events.stdout);
 }
 
 #[test]
@@ -94,6 +107,8 @@ fn what_is_wrong_is_told_with_its_field() {
         (&["count", "get", "k", "--name", "a:b"], "name"),
         (&["count", "distinct", "k", "--window", "9999d"], "window"),
         (&["count", "distinct", "k", ""], "value"),
+        (&["count", "events", "k", "-1"], "events"),
+        (&["count", "events", "k", "--window", "0s"], "window"),
         (&["count", "add", "k", "--redis", "127.0.0.1:1"], "redis"),
         (&["count", "get", "k", "--redis", "127.0.0.1:1"], "redis"),
     ] {

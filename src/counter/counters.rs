@@ -232,7 +232,7 @@ impl Counters {
             On::Local(table, terms) => {
                 let look = |key: &K| {
                     let key = check_key(key.as_ref())?;
-                    Ok(table.look(key, |count, now| count.look(terms, now)).unwrap_or(0))
+                    Ok(table.look(key, |count, now| count.look(terms, now, true)).unwrap_or(0))
                 };
                 keys.iter().map(look).collect()
             }
@@ -276,7 +276,7 @@ impl Counters {
         check_amount("amount", amount)?;
         match &self.0.on {
             On::Local(table, terms) => {
-                let add = Add { amount, bound, once: None, ends: None };
+                let add = Add { amount, bound, once: None, generation: None };
                 match table.work(key, |count, now| count.add(terms, now, &add))? {
                     (Verdict::Overflow, total) => Err(overflow(total)),
                     (verdict, total) => Ok(Begun::Here(verdict, total)),
@@ -303,26 +303,32 @@ impl Counters {
     #[cfg(feature = "redis")]
     async fn ask_all<K: AsRef<[u8]>>(&self, delivery: &Delivery, keys: &[K], run: CountRun) -> Vec<Result<i64, Error>> {
         let (shards, terms) = (&delivery.shards, delivery.terms);
-        let ask = |shard: Shard| {
+        let ask = |(index, shard): (usize, Shard)| {
             let engine = Arc::clone(&shards.engine);
             shard.ask(|shard, sent| async move {
-                let write = |cmd: &mut redis::Cmd| run.write(&terms, cmd);
+                let write = |cmd: &mut redis::Cmd| run.write(&terms, index == 0, cmd);
                 shard.run(&engine, Script::Counter, write, &sent.now, CountReply::parse).await
             })
         };
         let valid = keys.iter().filter_map(|key| check_key(key.as_ref()).ok());
-        let asks = valid.map(|key| shards.all(key).map(ask).collect());
+        let asks = valid.map(|key| shards.all(key).enumerate().map(ask).collect());
         let aim = if matches!(run, CountRun::Look) { Aim::Look } else { Aim::Change };
         let mut answers = shards.ask(aim, shards.calls.due(self.1), asks).await.into_iter();
         let sum = |key: &K| {
             check_key(key.as_ref())?;
             let parts = answers.next().unwrap_or_else(|| Err(shards::ended()))?;
-            // What one has of a time that is over for the first one is over.
-            let ends = parts.first().map(|first| first.ends);
-            Ok(parts.iter().filter(|part| Some(part.ends) == ends).map(|part| part.total).sum())
+            Ok(total(&parts))
         };
         keys.iter().map(sum).collect()
     }
+}
+
+/// What all shards of a key have, the first one first.
+#[cfg(feature = "redis")]
+pub(super) fn total(shards: &[CountReply]) -> i64 {
+    // What one has of a time that is over for the first one is over.
+    let counts = shards.first().map(|first| first.generation.number);
+    shards.iter().filter(|shard| Some(shard.generation.number) == counts).map(|shard| shard.total).sum()
 }
 
 /// An add that was taken.

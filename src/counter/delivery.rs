@@ -16,7 +16,7 @@ use super::calls::Crowd;
 use super::clocks::Clocks;
 use super::counters::overflow;
 use super::hot::Hot;
-use super::kernel::{Once, Terms, Verdict};
+use super::kernel::{Generation, Once, Terms, Verdict};
 use super::patience::Patience;
 use super::shards::{Shard, Shards};
 use super::work::{Answer, Caller, Tally, Work};
@@ -78,11 +78,19 @@ struct Choice {
 struct Attempt {
     work: Work,
     number: u64,
-    /// Until when the key's first shard counts, as its first copy said; none to that one itself.
-    ends: Option<Micros>,
-    /// When the first copy was sent that may have run.
-    unknown_since: Option<Instant>,
+    /// What the key's first shard counts, as its first copy said; none to that one itself.
+    generation: Option<Generation>,
+    /// The first copy that may have run.
+    unknown: Option<Copied>,
     failed: u32,
+}
+
+/// When a copy was sent, and until when it may count by the shard's clock. All that follow have no longer: by then its number may be
+/// forgotten, however far that clock has jumped meanwhile.
+#[derive(Clone, Copy)]
+struct Copied {
+    since: Instant,
+    not_after: Micros,
 }
 
 impl Delivery {
@@ -140,12 +148,7 @@ impl Delivery {
             }
             if lanes.len() >= self.queue {
                 self.tally.refused();
-                let message = format!(
-                    "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, \
-                     or raise `queue`",
-                    self.queue
-                );
-                return Err(Error::new(ErrorKind::NotSent, "queue", message));
+                return Err(self.is_full());
             }
             let queue = Queue::of(Work::new(&self.tally, amount, bound, caller));
             hurry = Arc::clone(&queue.hurry);
@@ -160,8 +163,17 @@ impl Delivery {
         self.shards.engine.spawn(lane.drive())
     }
 
-    /// Surely not counted where it was sent to: it goes to the first shard instead.
-    fn hand_over(self: &Arc<Self>, first: &Shard, work: Work) {
+    fn is_full(&self) -> Error {
+        let message = format!(
+            "{} keys have adds that are not delivered yet, and nothing was counted; see that the store answers, or raise `queue`",
+            self.queue
+        );
+        Error::new(ErrorKind::NotSent, "queue", message)
+    }
+
+    /// Surely not counted where it was sent to: it goes to the first shard instead, if that has a place in the queue. The one it comes
+    /// from has none any more once nothing waits there.
+    fn hand_over(self: &Arc<Self>, from: &Shard, first: &Shard, work: Work) {
         let hurry;
         {
             let lanes = &mut *lock(&self.lanes);
@@ -172,6 +184,10 @@ impl Delivery {
                     lane.look_by(due);
                 }
                 return;
+            }
+            let leaves = lanes.get(&from.sub_key).is_some_and(|lane| lane.waiting.is_empty());
+            if lanes.len() - usize::from(leaves) >= self.queue {
+                return work.refuse(&self.is_full());
             }
             let queue = Queue::of(work);
             hurry = Arc::clone(&queue.hurry);
@@ -184,7 +200,7 @@ impl Delivery {
     /// A key's first shard, unless that has too much to do: then any.
     fn choose(&self, key: &[u8]) -> Choice {
         let first = self.shards.shard(key, 0);
-        if self.shards.count > 1 && self.hot.ends(&first.sub_key, Instant::now()).is_some() {
+        if self.shards.count > 1 && self.hot.counts(&first.sub_key, Instant::now()).is_some() {
             let index = rand::random_range(0..self.shards.count);
             if index > 0 {
                 return Choice { shard: self.shards.shard(key, index), first: Some(first) };
@@ -202,37 +218,35 @@ impl Delivery {
             return None;
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Attempt { work, number, ends: None, unknown_since: None, failed: 0 })
+        Some(Attempt { work, number, generation: None, unknown: None, failed: 0 })
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
     async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
         let (shard, first, now) = (&lane.shard, lane.first.as_ref(), Instant::now());
         if let Some(first) = first
-            && attempt.ends.is_none()
+            && attempt.generation.is_none()
         {
-            attempt.ends = self.hot.ends(&first.sub_key, now);
-            if attempt.ends.is_none() {
-                self.hand_over(first, attempt.work);
+            attempt.generation = self.hot.counts(&first.sub_key, now);
+            if attempt.generation.is_none() {
+                self.hand_over(shard, first, attempt.work);
                 return None;
             }
         }
-        let since = attempt.unknown_since.unwrap_or(now);
         // The tenth that is left out is for clocks that drift apart, and masters that take over.
         let lasts = Duration::from_micros(self.terms.horizon * 9 / 10);
-        if now - since >= lasts {
-            attempt.work.lose(lasts);
+        let not_after = || self.clocks.at(shard.slot, now) + lasts.as_micros() as Micros;
+        let copied = attempt.unknown.unwrap_or_else(|| Copied { since: now, not_after: not_after() });
+        if now - copied.since >= lasts {
+            attempt.work.lose(&format!("no answer for {lasts:?}"));
             return None;
         }
-        let once = Once {
-            client: *self.client.get_or_init(rand::random),
-            number: attempt.number,
-            not_after: self.clocks.at(shard.slot, since) + lasts.as_micros() as u64,
-        };
+        let client = *self.client.get_or_init(rand::random);
+        let once = Once { client, number: attempt.number, not_after: copied.not_after };
         let (amount, bound) = (attempt.work.amount(), attempt.work.bound);
-        let run = CountRun::Add { amount, bound, once, ends: attempt.ends };
+        let run = CountRun::Add { amount, bound, once, generation: attempt.generation };
         let sent = AtomicBool::new(false);
-        let write = |cmd: &mut redis::Cmd| run.write(&self.terms, cmd);
+        let write = |cmd: &mut redis::Cmd| run.write(&self.terms, first.is_none(), cmd);
         let mut reply = pin!(shard.run(&self.shards.engine, Script::Counter, write, &sent, CountReply::parse));
         let reply = loop {
             let due = self.next_due(shard, &attempt.work);
@@ -242,7 +256,7 @@ impl Delivery {
                 () = tokio::time::sleep_until(due.into()) => {}
                 () = lane.hurry.notified() => {}
             }
-            let may_have_run = attempt.unknown_since.is_some() || sent.load(Ordering::Relaxed);
+            let may_have_run = attempt.unknown.is_some() || sent.load(Ordering::Relaxed);
             if !self.expire(shard, &mut attempt.work, may_have_run) {
                 return None;
             }
@@ -251,35 +265,37 @@ impl Delivery {
             Ok(reply) => {
                 self.clocks.learn(shard.slot, reply.now, Instant::now());
                 if self.shards.count > 1 && first.is_none() {
-                    let ends = (reply.is_hot && reply.ends > 0).then_some(reply.ends);
-                    self.hot.heard(&shard.sub_key, ends, Instant::now());
+                    let counts = (reply.is_hot && reply.generation.ends > 0).then_some(reply.generation);
+                    self.hot.heard(&shard.sub_key, counts, Instant::now());
                 }
                 match reply.verdict {
                     Verdict::Done | Verdict::Above => attempt.work.deliver(reply.verdict, reply.total),
                     Verdict::Overflow => attempt.work.refuse(&overflow(reply.total)),
-                    Verdict::Late => return Some(attempt.again()),
+                    // Now its clock is known.
+                    Verdict::Late if attempt.unknown.is_none() => return Some(attempt.again()),
+                    Verdict::Late => attempt.work.lose("no answer until it was too late by the server's clock"),
                     Verdict::Over => {
                         if let Some(first) = first {
                             self.hot.heard(&first.sub_key, None, Instant::now());
-                            self.hand_over(first, attempt.work);
+                            self.hand_over(shard, first, attempt.work);
                         }
                     }
-                    Verdict::Crowded => return self.failed(shard, attempt, &crowded(), since),
+                    Verdict::Crowded => return self.failed(shard, attempt, &crowded(), copied),
                 }
                 None
             }
-            Err(fault) => self.failed(shard, attempt, &fault, since),
+            Err(fault) => self.failed(shard, attempt, &fault, copied),
         }
     }
 
-    fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, since: Instant) -> Option<Attempt> {
+    fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, copied: Copied) -> Option<Attempt> {
         // A store that is away fails every try of every key: each request tells once.
         if attempt.failed == 0 {
             observe::fault(&self.name, &shard.sub_key, fault);
         }
         if matches!(fault, Fault::Unknown(_)) {
-            attempt.unknown_since = Some(since);
-        } else if attempt.work.bound.is_some() && attempt.unknown_since.is_none() {
+            attempt.unknown = Some(copied);
+        } else if attempt.work.bound.is_some() && attempt.unknown.is_none() {
             // Whoever asks whether there is room wants to know now, not that it is asked later.
             attempt.work.refuse(&into_error(Aim::Change, fault.clone()));
             return None;
@@ -365,7 +381,7 @@ impl Lane {
                     () = self.hurry.notified() => {}
                 }
                 let Some(delivery) = self.delivery.upgrade() else { return };
-                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown_since.is_some()) {
+                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown.is_some()) {
                     break None;
                 }
                 if Instant::now() >= again {

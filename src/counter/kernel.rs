@@ -26,8 +26,10 @@ pub(crate) struct Terms {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub total: i64,
-    /// From here on it counts from zero.
+    /// From here on it counts from zero. Until then another than the first shard is kept: it never ends by its own clock.
     pub ends: Micros,
+    /// Which time of counting this is: when the key's first shard began it, and above all before.
+    pub generation: u64,
     /// The latest instant decided at.
     pub seen: Micros,
     /// The longest that any client asked for.
@@ -81,8 +83,17 @@ pub(crate) struct Add {
     pub bound: Option<i64>,
     /// What makes it count once, however often it arrives. None: it can only arrive once.
     pub once: Option<Once>,
-    /// Until when the first shard counts; none if this is that one.
-    pub ends: Option<Micros>,
+    /// What the first shard counts; none if this is that one.
+    pub generation: Option<Generation>,
+}
+
+/// What a key's first shard counts. The others count it too, and what they have of another one is over. Clocks differ, and so do the
+/// ends that they say: the number tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation {
+    pub number: u64,
+    /// Until when, by the first shard's clock.
+    pub ends: Micros,
 }
 
 /// The number of an add, by the client that gave it.
@@ -113,7 +124,7 @@ pub(crate) enum Verdict {
 
 impl Count {
     /// Brings it to `now`, and says at which instant is decided.
-    fn settle(&mut self, terms: &Terms, now: Micros) -> Micros {
+    fn settle(&mut self, terms: &Terms, now: Micros, is_first: bool) -> Micros {
         self.horizon = self.horizon.max(terms.horizon);
         let at = match self.seen.checked_sub(now) {
             // Behind by up to the horizon: time stands still.
@@ -125,40 +136,41 @@ impl Count {
             }
             None => now,
         };
-        // Of several shards all end when the first one does, by its clock: that may be ahead.
-        if self.ends > self.latest(terms, at) {
-            self.ends = at + terms.ttl;
-        }
-        if self.ends <= at {
+        // Only the first shard's clock says when a key ends. The others are kept for longer, and say what they have.
+        self.ends = self.ends.min(self.latest(terms, at, is_first));
+        if is_first && self.ends <= at {
             self.total = 0;
         }
         at
     }
 
     /// The latest end that can be right.
-    fn latest(&self, terms: &Terms, at: Micros) -> Micros {
-        at + terms.ttl + if terms.shards > 1 { self.horizon } else { 0 }
+    fn latest(&self, terms: &Terms, at: Micros, is_first: bool) -> Micros {
+        at + terms.ttl + if is_first { 0 } else { self.horizon }
     }
 
     /// The total at this instant.
-    pub(crate) fn look(&self, terms: &Terms, now: Micros) -> i64 {
+    pub(crate) fn look(&self, terms: &Terms, now: Micros, is_first: bool) -> i64 {
         let mut state = self.clone();
-        state.settle(terms, now);
+        state.settle(terms, now, is_first);
         state.total
     }
 
-    /// Until when it counts; zero if it has ended.
+    /// What it counts, and until when; zeros if it has ended.
     #[cfg(all(test, feature = "redis"))]
-    pub(crate) fn ends(&self, terms: &Terms, now: Micros) -> Micros {
+    pub(crate) fn generation(&self, terms: &Terms, now: Micros, is_first: bool) -> Generation {
         let mut state = self.clone();
-        let at = state.settle(terms, now);
-        if state.ends > at { state.ends } else { 0 }
+        let at = state.settle(terms, now, is_first);
+        if is_first && state.ends <= at {
+            return Generation { number: 0, ends: 0 };
+        }
+        Generation { number: state.generation, ends: state.ends }
     }
 
     /// Counts from zero; numbers stay remembered. The embedded store has none, and forgets the key.
     #[cfg(all(test, feature = "redis"))]
-    pub(crate) fn reset(&mut self, terms: &Terms, now: Micros) {
-        self.seen = self.settle(terms, now);
+    pub(crate) fn reset(&mut self, terms: &Terms, now: Micros, is_first: bool) {
+        self.seen = self.settle(terms, now, is_first);
         // One of several goes on until all of them end.
         (self.total, self.ends) = (0, if terms.shards > 1 { self.ends } else { 0 });
     }
@@ -166,7 +178,7 @@ impl Count {
     /// Adds, if it may, and says so with the total after it. The state is another one only where the add is done or above.
     pub(crate) fn add(&mut self, terms: &Terms, now: Micros, add: &Add) -> (Verdict, i64) {
         let mut next = self.clone();
-        let at = next.settle(terms, now);
+        let at = next.settle(terms, now, add.generation.is_none());
         let verdict = next.judge(terms, (now, at), add);
         match verdict {
             Ok(verdict) => {
@@ -195,13 +207,13 @@ impl Count {
                 None => {}
             }
         }
-        if let Some(ends) = add.ends {
-            // Behind, or so far ahead that the clocks can't be right.
-            if ends <= at || ends < self.ends || ends > self.latest(terms, at) {
+        if let Some(told) = add.generation {
+            // By this clock it is over, which may be wrong: the first one knows. Or that one has begun anew.
+            if told.ends <= at || told.number < self.generation {
                 return Err(Verdict::Over);
             }
-            if ends > self.ends {
-                (self.total, self.ends) = (0, ends);
+            if told.number > self.generation {
+                (self.total, self.generation) = (0, told.number);
             }
         }
         let sum = self.total + add.amount;
@@ -210,8 +222,13 @@ impl Count {
         }
         let is_above = add.bound.is_some_and(|bound| sum > bound);
         if !is_above {
-            if self.ends <= at || terms.renew {
-                self.ends = at + terms.ttl;
+            let is_first = add.generation.is_none();
+            if is_first && self.ends <= at {
+                self.generation = at.max(self.generation + 1);
+            }
+            // The first one ends a ttl from now at the latest, whatever its clock says now.
+            if !is_first || self.ends <= at || terms.renew {
+                self.ends = self.latest(terms, at, is_first);
             }
             self.total = sum;
         }

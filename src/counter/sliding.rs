@@ -7,7 +7,7 @@ use super::kernel::LARGEST;
 use super::patience::Patience;
 use super::settings::{LONGEST, check_time};
 use super::table::Table;
-use super::windows::Windows;
+use super::windows::{MOST_WINDOWS, Windows};
 use super::{Place, Registry, Unanswered};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
@@ -20,9 +20,6 @@ use crate::{
     counter::shards::Shards,
     wire::{Mode, Script, WindowsReply, WindowsRun},
 };
-
-/// Windows that one key may have side by side: each is up to a kilobyte that every add writes.
-const MOST_WINDOWS: usize = 8;
 
 /// How many events a key had lately, in one window or in several. [`Limiter::sliding_counters`](crate::Limiter::sliding_counters)
 /// makes them; clones are cheap and share everything.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::{oneshot, watch};
 
@@ -195,8 +195,8 @@ impl Work {
     }
 
     /// Nobody can tell any more, and sending it again could count it twice.
-    pub(super) fn lose(mut self, after: Duration) {
-        let message = format!("no answer for {after:?}; it may have been counted, or not, and is not sent again");
+    pub(super) fn lose(mut self, why: &str) {
+        let message = format!("{why}; it may have been counted, or not, and is not sent again");
         self.tell(&Error::new(ErrorKind::Unknown, "redis", message), Fate::Unknown);
     }
 

@@ -4,7 +4,7 @@ use redis::{Cmd, Value};
 
 use super::reply::{BadReply, Fields};
 use crate::clock::Micros;
-use crate::counter::kernel::{Once, Terms, Verdict};
+use crate::counter::kernel::{Generation, Once, Terms, Verdict};
 
 /// What a script of counters does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +20,34 @@ pub(crate) enum Mode {
 pub(crate) enum CountRun {
     Look,
     Reset,
-    Add { amount: i64, bound: Option<i64>, once: Once, ends: Option<Micros> },
+    /// The generation is what the first shard counts, if this is another one.
+    Add {
+        amount: i64,
+        bound: Option<i64>,
+        once: Once,
+        generation: Option<Generation>,
+    },
 }
 
 impl CountRun {
-    /// Appends the arguments behind the key.
-    pub(crate) fn write(&self, terms: &Terms, cmd: &mut Cmd) {
+    /// Appends the arguments behind the key of a shard, which may be its first one.
+    pub(crate) fn write(&self, terms: &Terms, is_first: bool, cmd: &mut Cmd) {
         let mode = match self {
             Self::Look => Mode::Look,
             Self::Reset => Mode::Clear,
             Self::Add { .. } => Mode::Add,
         };
         cmd.arg(mode as u8).arg(terms.ttl).arg(u8::from(terms.renew)).arg(terms.horizon);
-        cmd.arg(terms.shards).arg(terms.hot);
-        if let Self::Add { amount, bound, once, ends } = self {
+        cmd.arg(terms.shards).arg(terms.hot).arg(u8::from(is_first));
+        if let Self::Add { amount, bound, once, generation } = self {
             cmd.arg(once.not_after).arg(&once.client.to_le_bytes()).arg(once.number).arg(*amount);
             match bound {
                 Some(bound) => cmd.arg(*bound),
                 None => cmd.arg(""),
             };
-            match ends {
-                Some(ends) => cmd.arg(*ends),
-                None => cmd.arg(""),
-            };
+            if let Some(Generation { number, ends }) = generation {
+                cmd.arg(*number).arg(*ends);
+            }
         }
     }
 }
@@ -56,8 +61,8 @@ pub(crate) struct CountReply {
     pub total: i64,
     /// Whether the key has too many adds for one shard.
     pub is_hot: bool,
-    /// Until when it counts; zero if it has ended.
-    pub ends: Micros,
+    /// What it counts. Of a first shard that has ended, both are zero.
+    pub generation: Generation,
 }
 
 impl CountReply {
@@ -74,7 +79,8 @@ impl CountReply {
         };
         let (now, total) = (fields.number("now", 0)? as Micros, fields.number("total", i64::MIN)?);
         let is_hot = fields.number("hot", 0)? != 0;
-        let ends = fields.number("ends", 0)? as Micros;
-        fields.end(Self { verdict, now, total, is_hot, ends })
+        let number = fields.number("generation", 0)? as u64;
+        let generation = Generation { number, ends: fields.number("ends", 0)? as Micros };
+        fields.end(Self { verdict, now, total, is_hot, generation })
     }
 }

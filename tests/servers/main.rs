@@ -8,6 +8,7 @@ mod composite;
 mod counter_crowds;
 mod counter_deadlines;
 mod counter_delivery;
+mod counter_replies;
 mod deadlines;
 mod dropped_calls;
 mod escrow;

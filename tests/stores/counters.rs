@@ -193,6 +193,40 @@ mod on_servers {
         assert_eq!(counters.get("hot").await.unwrap(), 50);
     }
 
+    /// A deployment lowers the ttl: every shard cut the end off by its own clock, and a read had the first one only.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hot_counter_is_whole_when_its_ttl_is_lowered() {
+        let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+        let client = |ttl| {
+            let settings = CounterSettings::new(ttl).shards(3);
+            client_of(&cluster, 0).hot(1).build().unwrap().counters("clicks", settings).unwrap()
+        };
+        let (before, after) = (client(DAY), client(DAY / 24));
+        let held = |cluster: &Cluster| {
+            let keys = cluster.nodes.iter().map(|node| node.ask::<Vec<Vec<u8>>>(cmd("KEYS").arg("*::count:*")).len());
+            keys.sum::<usize>()
+        };
+        let mut added = 0;
+        while added < 100 || held(&cluster) < 3 {
+            before.add("hot", 1).await.unwrap();
+            added += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!([before.get("hot").await, after.get("hot").await], [Ok(added), Ok(added)]);
+        // Both add while the deployment goes on.
+        for _ in 0..100 {
+            before.add("hot", 1).await.unwrap();
+            after.add("hot", 1).await.unwrap();
+            added += 2;
+        }
+        assert_eq!([before.get("hot").await, after.get("hot").await], [Ok(added), Ok(added)]);
+        for node in &cluster.nodes {
+            for key in node.ask::<Vec<Vec<u8>>>(cmd("KEYS").arg("*::count:*")) {
+                assert!(node.ask::<i64>(cmd("PTTL").arg(key)) > 3_500_000, "it is kept until the first one ends");
+            }
+        }
+    }
+
     /// A slot that moves while a counter is added to takes its count along, and the numbers that were counted.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_counter_moves_with_its_slot() {

@@ -105,11 +105,17 @@ mod on_servers {
         estimates(&about).await;
         let mut connection = server.connection();
         all_end(&mut connection);
-        // Whoever made one live for ever has it end again with the next value.
+        // Whoever made one live for ever has it end again with the next value, or the next look.
         about.add("k", "alice").await.unwrap();
-        for key in keys(&mut connection) {
-            cmd("PERSIST").arg(&key).exec(&mut connection).unwrap();
-        }
+        let persist = |connection: &mut redis::Connection| {
+            for key in keys(connection) {
+                cmd("PERSIST").arg(&key).exec(connection).unwrap();
+            }
+        };
+        persist(&mut connection);
+        assert_eq!((exact.get("k").await.unwrap(), about.get("k").await.unwrap()), (1, 1));
+        all_end(&mut connection);
+        persist(&mut connection);
         exact.add_many("k", (0..100).map(|value| value.to_string())).await.unwrap();
         about.add("k", "bob").await.unwrap();
         all_end(&mut connection);
@@ -143,6 +149,32 @@ mod on_servers {
         assert!(exact.add("k", "a").await.unwrap());
         let mut connection = server.connection();
         eventually("they are gone", async || keys(&mut connection).is_empty()).await;
+    }
+
+    /// Values that were seen while a master's clock was a year ahead counted for a year, and so did its sorted set.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_clock_that_was_ahead_is_forgotten() {
+        let server = Server::start(&[]);
+        let exact = client(&server).build().unwrap().distinct_counters("visitors", Duration::from_secs(5), 1).unwrap();
+        exact.add("k", "alice").await.unwrap();
+        let mut connection = server.connection();
+        let key = keys(&mut connection).remove(0);
+        let (seconds, _): (u64, u64) = cmd("TIME").query(&mut connection).unwrap();
+        let then = (seconds + 365 * 86_400) * 1_000_000;
+        // More than one run moves.
+        let seen = (0..3_000).flat_map(|value| [then + value, value]).collect::<Vec<u64>>();
+        cmd("ZADD").arg(&key).arg(seen).exec(&mut connection).unwrap();
+        cmd("PEXPIRE").arg(&key).arg(31_536_000_000_u64).exec(&mut connection).unwrap();
+        assert!(exact.get("k").await.unwrap() >= 3_000, "they were seen, and count");
+        let ttl: i64 = cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        assert!(ttl <= 6_000, "{ttl} ms");
+        let ahead = |connection: &mut redis::Connection| -> u64 {
+            cmd("ZCOUNT").arg(&key).arg(then).arg("+inf").query(connection).unwrap()
+        };
+        assert_eq!(ahead(&mut connection), 3_000 - 1_024);
+        assert!(!exact.add("k", "2999").await.unwrap(), "it was seen before");
+        eventually("none is ahead", async || exact.get("k").await.is_ok() && ahead(&mut connection) == 0).await;
+        eventually("all are too old", async || exact.get("k").await.unwrap() == 0).await;
     }
 
     /// 100,000 values, each five times, by four clients at once, over three masters.

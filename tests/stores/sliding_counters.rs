@@ -72,9 +72,36 @@ mod on_servers {
         assert_eq!(keys.len(), 1);
         let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
         assert!((3_600_000..=3_657_250 + 1_000).contains(&ttl), "{ttl} ms");
-        // A process with other windows keeps those that both have.
+        // A process with other windows counts on in those that both have, and leaves the others alone.
         let other = client(&server).build().unwrap().sliding_counters("logins", [HOUR, 2 * HOUR]).unwrap();
         assert_eq!(other.add("k", 1).await.unwrap(), [2, 1]);
+        assert_eq!(logins.get("k").await.unwrap(), [1, 2]);
+    }
+
+    /// While a deployment adds a window, each add of an old process took away what the new window had, and shortened its life.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn clients_with_other_windows_leave_each_other_alone() {
+        let server = Server::start(&[]);
+        let make = |windows: &[Duration]| {
+            client(&server).build().unwrap().sliding_counters("logins", windows.iter().copied()).unwrap()
+        };
+        let (before, after) = (make(&[MINUTE]), make(&[MINUTE, HOUR]));
+        for round in 1..=5 {
+            assert_eq!(after.add("k", 1).await.unwrap(), [2 * round - 1, round]);
+            assert_eq!(before.add("k", 1).await.unwrap(), [2 * round]);
+            assert_eq!(after.get("k").await.unwrap(), [2 * round, round]);
+        }
+        let mut connection = server.connection();
+        let keys: Vec<Vec<u8>> = cmd("KEYS").arg("*{*").query(&mut connection).unwrap();
+        let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
+        assert!(ttl > 3_600_000, "{ttl} ms, by the longest window that counts");
+        // Whoever made it live for ever has it end again with the next look.
+        cmd("PERSIST").arg(&keys[0]).exec(&mut connection).unwrap();
+        before.get("k").await.unwrap();
+        let ttl: i64 = cmd("PTTL").arg(&keys[0]).query(&mut connection).unwrap();
+        assert!(ttl > 3_600_000, "{ttl} ms");
+        before.clear("k").await.unwrap();
+        assert_eq!(after.get("k").await.unwrap(), [0, 0], "a clear forgets all");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

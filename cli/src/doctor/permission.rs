@@ -52,6 +52,7 @@ fn needs(key: &str) -> Vec<Need> {
         need("PEXPIRE", &["PEXPIRE", key, "1"], true),
         need("ZADD", &["ZADD", key, "XX", "0", ""], true),
         need("ZCOUNT", &["ZCOUNT", key, "0", "0"], true),
+        need("ZRANGE", &["ZRANGE", key, "0", "0"], true),
         need("ZREMRANGEBYSCORE", &["ZREMRANGEBYSCORE", key, "0", "0"], true),
         need("PFADD", &["PFADD", key], true),
     ]
