@@ -3,12 +3,13 @@
 //! To everything above, a ring looks like a cluster: a topology says which master has which slot. What a cluster does by
 //! itself is done here: `record` is who belongs to it, which every node has and the latest of which counts, so that clients with
 //! different lists agree; `watcher` keeps up with it; `moving` takes a sub-key along when its slot has another node; `change`
-//! has nodes come and go. `member`: one node.
+//! has nodes come and go, by a record that `vote` has its nodes agree on. `member`: one node.
 
 mod change;
 mod member;
 mod moving;
 mod record;
+mod vote;
 mod watcher;
 
 use std::collections::{HashMap, HashSet};
