@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::shared::{BURST, SPLIT, Server, candid, eventually, left, url};
+use redis::cmd;
 use shardlimit::counter::CounterSettings;
 use shardlimit::{Limiter, NamedLimit, Ring, Shards};
 
@@ -20,6 +21,10 @@ fn define(limiter: &Limiter) -> NamedLimit {
 
 fn ring(limiter: &Limiter) -> Ring {
     limiter.ring().unwrap().unwrap()
+}
+
+fn record(server: &Server) -> Option<String> {
+    cmd("GET").arg("shardlimit:ring").query(&mut server.connection()).unwrap()
 }
 
 /// What holds up whoever writes a certain word, on its way to any server.
@@ -192,4 +197,23 @@ async fn of_changes_at_once_one_is_made() {
         assert_eq!(left(&limit, &format!("key{key}")).await, BURST - 100, "key{key}");
     }
     assert!(ring(&stranger).is_settled() && ring(&stranger).nodes().len() == 3);
+}
+
+/// One that was away while it was removed, and comes back with nothing or with what was then, leads nobody to a ring of the past.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_comes_back_is_told_what_counts_now() {
+    let mut servers = Server::start_many(3, &[]);
+    let urls: Vec<String> = servers.iter().map(url).collect();
+    let limiter = client(&urls);
+    assert!(define(&limiter).acquire("key").await.unwrap().is_allowed());
+    let past = record(&servers[2]).unwrap();
+    servers[2].kill();
+    ring(&limiter).remove_lost(&format!("127.0.0.1:{}", servers[2].port)).await.unwrap();
+    servers[2].restart();
+    eventually("it is told", async || record(&servers[2]) == record(&servers[0])).await;
+    cmd("SET").arg("shardlimit:ring").arg(past).exec(&mut servers[2].connection()).unwrap();
+    eventually("it is told again", async || record(&servers[2]) == record(&servers[0])).await;
+    let misled = client(&urls[2..]);
+    assert!(define(&misled).acquire("key").await.unwrap().is_allowed());
+    assert_eq!(ring(&misled).nodes(), ring(&limiter).nodes());
 }

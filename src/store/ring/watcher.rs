@@ -74,9 +74,16 @@ async fn look(router: &Arc<Router>, ring: &Ring) {
     if let Some(topology) = ring.take(record.clone()) {
         router.adopt(topology);
     }
-    // What can't be read is of a later release, or nobody's of ours: it stays as it is.
-    let lacks = |member: &Member| matches!(found.get(&member.name), Some(Ok(Heard { record: theirs, .. })) if theirs.as_ref().is_none_or(|theirs| record.is_later_than(theirs)));
-    let behind: Vec<Member> = record.all().filter(|member| lacks(member)).cloned().collect();
+    // What can't be read is of a later release, or nobody's of ours: it stays as it is. So does one of a ring that has no node in
+    // common with this: a list that has nodes of two must not make one of them.
+    let lacks = |member: &Member| match found.get(&member.name) {
+        Some(Ok(Heard { record: None, .. })) => true,
+        Some(Ok(Heard { record: Some(theirs), .. })) => record.is_later_than(theirs) && record.is_akin_to(theirs),
+        Some(Err(_)) | None => false,
+    };
+    // Also those that belong to it no more, and come back with what was then, or with nothing: they would mislead whoever asks only
+    // them.
+    let behind: Vec<Member> = ring.everybody().into_iter().filter(lacks).collect();
     if !behind.is_empty() {
         ask_all(router, behind, Say::Tell(record)).await;
     }
