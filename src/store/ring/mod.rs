@@ -39,8 +39,8 @@ pub(crate) struct Ring {
     own: Vec<Member>,
     prefix: Box<str>,
     known: ArcSwapOption<Known>,
-    /// Where the masters are that Sentinels watch over, as they last said.
-    resolved: Mutex<HashMap<Box<str>, Address>>,
+    /// Where the masters are that Sentinels watch over, as they last said, and by which of their epochs.
+    resolved: Mutex<HashMap<Box<str>, (u64, Address)>>,
     sentinels: Mutex<HashMap<Address, Arc<Node>>>,
     /// For those: no user, no password.
     anonymous: Settings,
@@ -118,7 +118,7 @@ impl Ring {
     pub(crate) fn address_of(&self, member: &Member) -> Option<Address> {
         match &member.place {
             Place::Server(address) => Some(address.clone()),
-            Place::Sentinels(_) => lock(&self.resolved).get(&member.name).cloned(),
+            Place::Sentinels(_) => lock(&self.resolved).get(&member.name).map(|(_, address)| address.clone()),
         }
     }
 

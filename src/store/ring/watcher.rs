@@ -189,28 +189,44 @@ async fn find(router: &Arc<Router>, ring: &Ring, member: &Member) -> Result<Addr
         });
     }
     let mut failure = String::from("no Sentinel is named");
-    while let Some(answer) = asked.join_next().await {
+    let mut answers = Vec::new();
+    for answer in asked.join_all().await {
         match answer {
-            Ok(Ok(master)) => {
-                lock(&ring.resolved).insert(member.name.clone(), master.clone());
-                return Ok(master);
-            }
-            Ok(Err(why)) => failure = why,
-            Err(_) => {}
+            Ok(answer) => answers.push(answer),
+            Err(why) => failure = why,
+        }
+    }
+    let have_all = answers.len() == sentinels.len();
+    let resolved = &mut *lock(&ring.resolved);
+    // One that was cut off, or just started, names a master of the past: of several the latest failover counts.
+    if let Some((epoch, master)) = answers.into_iter().max_by_key(|(epoch, _)| *epoch) {
+        // If all have forgotten what was, they were set up anew.
+        if resolved.get(&member.name).is_none_or(|(known, _)| epoch >= *known || have_all) {
+            resolved.insert(member.name.clone(), (epoch, master));
         }
     }
     // The master may be well all the same.
-    ring.address_of(member).ok_or(failure)
+    resolved.get(&member.name).map(|(_, master)| master.clone()).ok_or(failure)
 }
 
-async fn master_by(sentinel: &Arc<Node>, name: &str) -> Result<Address, String> {
-    let mut question = cmd("SENTINEL");
-    question.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let replies = sentinel.ask(&[question]).await.map_err(Fault::what)?;
-    let reply = replies.into_iter().next().unwrap_or(redis::Value::Nil);
-    let address: Option<(String, u16)> = redis::from_redis_value(reply).map_err(|_| unknown(sentinel, name))?;
+/// Where it is, and the epoch of the failover that brought it there.
+async fn master_by(sentinel: &Arc<Node>, name: &str) -> Result<(u64, Address), String> {
+    let question = |what: &str| {
+        let mut question = cmd("SENTINEL");
+        question.arg(what).arg(name);
+        question
+    };
+    // In the middle of a failover only the first knows where it leads.
+    let replies =
+        sentinel.ask(&[question("GET-MASTER-ADDR-BY-NAME"), question("MASTER")]).await.map_err(Fault::what)?;
+    let mut replies = replies.into_iter();
+    let address: Option<(String, u16)> =
+        redis::from_redis_value(replies.next().unwrap_or(redis::Value::Nil)).map_err(|_| unknown(sentinel, name))?;
     let (host, port) = address.filter(|(host, _)| is_host(host)).ok_or_else(|| unknown(sentinel, name))?;
-    Ok(Address { host: host.into(), port })
+    let state: HashMap<String, String> =
+        replies.next().and_then(|reply| redis::from_redis_value(reply).ok()).unwrap_or_default();
+    let epoch = state.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Ok((epoch, Address { host: host.into(), port }))
 }
 
 fn unknown(sentinel: &Node, name: &str) -> String {
