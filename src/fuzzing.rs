@@ -13,7 +13,7 @@ use crate::sync::atomic::AtomicBool;
 use crate::topology::parse;
 use crate::wire::{
     ApproximateReply, CloseReply, CountReply, DistinctReply, Grant, GrantId, HomeReply, InstallReply, Ledger,
-    MoveInReply, MoveOutReply, Reply, Status, TallyReply, WindowsReply, ring_record,
+    MoveInReply, MoveOutReply, Reply, RingReply, Status, TallyReply, WindowsReply,
 };
 
 /// What is written is read back as the same limit.
@@ -90,7 +90,7 @@ pub fn ring(data: &[u8]) {
     let _ = MoveOutReply::parse(value.clone());
     let _ = MoveInReply::parse(value.clone());
     let _ = TallyReply::parse(value.clone());
-    let _ = ring_record(value);
+    let _ = RingReply::parse(value);
 }
 
 /// A ledger as it comes, and a good one with some bytes changed: what is read adds up, and is written as it was.

@@ -122,9 +122,10 @@ impl Ring {
     /// long as it takes to look through the keys of all nodes.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSetting`] for what is no node; [`ErrorKind::Refused`] if the last change is not settled, or this one
-    /// changes nothing; [`ErrorKind::NotSent`] if no node answers; [`ErrorKind::Unknown`] if too few do: the change may come into
-    /// force, and [`settle`](Self::settle) finishes it.
+    /// [`ErrorKind::InvalidSetting`] for what is no node; [`ErrorKind::Refused`] if the last change is not settled, this one
+    /// changes nothing, or somebody else changed the ring meanwhile; [`ErrorKind::NotSent`] if not more than half of the nodes answer: then
+    /// nothing has changed; [`ErrorKind::Unknown`] if they answered at first, and then too few did: the change may be in force, and
+    /// [`settle`](Self::settle) finishes it, or the next change finds it.
     ///
     /// # Cancel safety
     /// It goes on.

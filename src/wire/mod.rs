@@ -32,7 +32,7 @@ pub(crate) use distinct::{ApproximateReply, ApproximateRun, DistinctReply, Disti
 pub(crate) use escrow::{CloseReply, CloseRun, HomeReply, HomeRun, InstallReply, InstallRun};
 pub(crate) use id::GrantId;
 pub(crate) use ledger::{Grant, Ledger, Status};
-pub(crate) use moving::{MoveInReply, MoveOutReply, ring_record};
+pub(crate) use moving::{MoveInReply, MoveOutReply, RingReply};
 #[cfg(any(test, model))]
 pub(crate) use packed::unpack;
 pub(crate) use packed::{Kind, pack};

@@ -49,9 +49,25 @@ impl MoveInReply {
     }
 }
 
-/// The record of a ring, as a node has it; empty if it has none.
-pub(crate) fn ring_record(value: Value) -> Result<Vec<u8>, BadReply> {
-    let mut fields = Fields::new(value)?;
-    let record = fields.bytes("record")?;
-    fields.end(record)
+/// What a node of a ring says of its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RingReply {
+    /// The record as it has it; empty if it has none.
+    pub record: Vec<u8>,
+    /// The highest ballot that it has promised to heed, for what is to follow that record; zero: none.
+    pub promised: u64,
+    /// The one that it gave its voice to; zero: none.
+    pub voted: u64,
+    /// And what that was for.
+    pub next: Vec<u8>,
+}
+
+impl RingReply {
+    pub(crate) fn parse(value: Value) -> Result<Self, BadReply> {
+        let mut fields = Fields::new(value)?;
+        let record = fields.bytes("record")?;
+        let (promised, voted) = (fields.number("promised", 0)? as u64, fields.number("voted", 0)? as u64);
+        let next = fields.bytes("next")?;
+        fields.end(Self { record, promised, voted, next })
+    }
 }

@@ -27,6 +27,7 @@ mod own_connection;
 mod permissions;
 mod redirects;
 mod ring;
+mod ring_records;
 mod runtimes;
 mod selectors;
 mod sentinels;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::shared::{BURST, SPLIT, Server, WHOLE, candid, eventually, left, race, sums, take_all, url};
+use shardlimit::counter::CounterSettings;
 use shardlimit::{Builder, ErrorKind, FailurePolicy, Limiter, NamedLimit, PlannedShard, Ring, Shards};
 
 fn client(servers: &[&Server]) -> Builder {
@@ -226,6 +227,52 @@ async fn keys_that_came_to_their_end_elsewhere_begin_anew() {
     ask_all().await;
 }
 
+/// Counters of every kind: what a change left behind, of keys that were there and of keys that were not, is in nobody's way when they
+/// have come to their end elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counters_that_came_to_their_end_elsewhere_begin_anew() {
+    let servers = Server::start_many(3, &[]);
+    let [a, b, c] = &servers[..] else { unreachable!() };
+    let limiter = client(&[a, b]).build().unwrap();
+    let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
+    let clicks = limiter.counters("clicks", CounterSettings::new(second)).unwrap();
+    let logins = limiter.sliding_counters("logins", [second]).unwrap();
+    let visitors = limiter.distinct_counters("visitors", second, 1).unwrap();
+    let about = limiter.approximate_counters("about", hour).unwrap();
+    let all = (0..12).map(|key| format!("key{key}"));
+    let ask_all = async || {
+        for key in all.clone() {
+            assert_eq!((clicks.get(&key).await.unwrap(), logins.get(&key).await.unwrap()), (0, vec![0]), "{key}");
+            assert_eq!((visitors.get(&key).await.unwrap(), about.get(&key).await.unwrap()), (0, 0), "{key}");
+        }
+    };
+    for key in all.clone() {
+        assert!(visitors.add(&key, "alice").await.unwrap(), "{key}");
+        clicks.add(&key, 1).await.unwrap();
+        logins.add(&key, 1).await.unwrap();
+    }
+    let asks = async {
+        eventually("the change is in force", async || !ring(&limiter).is_settled()).await;
+        tokio::time::sleep(second).await;
+        ask_all().await;
+    };
+    let (added, ()) = tokio::join!(async { ring(&limiter).add(&url(c)).await }, asks);
+    added.unwrap();
+    ring(&limiter).remove(&name(c)).await.unwrap();
+    ask_all().await;
+    for key in all.clone() {
+        assert!(visitors.add(&key, "alice").await.unwrap(), "{key}");
+        about.add(&key, "alice").await.unwrap();
+        clicks.add(&key, 1).await.unwrap();
+        assert_eq!(clicks.get(&key).await.unwrap(), 1, "{key}");
+        assert_eq!(logins.add(&key, 1).await.unwrap(), [1], "{key}");
+        assert_eq!(about.get(&key).await.unwrap(), 1, "{key}");
+        about.clear(&key).await.unwrap();
+        visitors.clear(&key).await.unwrap();
+        assert_eq!((visitors.get(&key).await.unwrap(), about.get(&key).await.unwrap()), (0, 0), "{key}");
+    }
+}
+
 /// Whatever script finds it: what a key leaves behind is known for what it is, also if the key was not there.
 #[test]
 fn every_script_knows_what_has_left() {
@@ -246,9 +293,28 @@ fn every_script_knows_what_has_left() {
         include_str!("../../lua/install.lua"),
         include_str!("../../lua/close.lua"),
         include_str!("../../lua/tally.lua"),
+        include_str!("../../lua/composite.lua"),
+        include_str!("../../lua/home_composite.lua"),
     ] {
         let refused = eval(connection, script, &["0000000000000000"; 16]).unwrap_err().to_string();
         assert!(refused.contains("SHARDLIMIT") && refused.contains("of version 77,"), "{refused}\n{script}");
+    }
+    for script in [
+        include_str!("../../lua/counter.lua"),
+        include_str!("../../lua/sliding_counter.lua"),
+        include_str!("../../lua/distinct.lua"),
+        include_str!("../../lua/approximate.lua"),
+    ] {
+        // To look, to clear, to add: none does anything before it has seen what is there.
+        for mode in ["0", "1", "2"] {
+            // A part of a window so long that it is the present one.
+            let mut arguments = ["1"; 12];
+            arguments[..3].copy_from_slice(&[mode, "0", "100000000000000000"]);
+            let refused = eval(connection, script, &arguments).unwrap_err().to_string();
+            assert!(refused.contains("SHARDLIMIT") && refused.contains("of version 77,"), "{refused}\n{script}");
+            let life: i64 = redis::cmd("PTTL").arg("key").query(connection).unwrap();
+            assert!(life > 30_000, "{life} ms\n{script}");
+        }
     }
     // One who has not heard of a later record moves nothing.
     redis::cmd("SET").arg("record").arg("shardlimit ring 1\nnumber 9 1\n").exec(connection).unwrap();
@@ -307,8 +373,8 @@ async fn the_documented_rights_are_enough_also_for_a_change() {
     for key in 0..20 {
         assert!(limit.acquire_n(format!("key{key}"), 100).await.unwrap().is_allowed());
     }
-    let hour = std::time::Duration::from_secs(3_600);
-    let clicks = limiter.counters("clicks", shardlimit::counter::CounterSettings::new(hour)).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let clicks = limiter.counters("clicks", CounterSettings::new(hour)).unwrap();
     let logins = limiter.sliding_counters("logins", [hour]).unwrap();
     let visitors = limiter.distinct_counters("visitors", hour, 2).unwrap();
     let about = limiter.approximate_counters("about", hour).unwrap();

@@ -18,12 +18,18 @@ struct Sentinel {
 
 impl Sentinel {
     fn start(name: &str, master: &Server) -> Self {
+        Self::start_at(name, master, 0)
+    }
+
+    /// One that has heard of so many failovers.
+    fn start_at(name: &str, master: &Server, epoch: u64) -> Self {
         let port = Port::take();
         let folder = std::env::temp_dir().join(format!("shardlimit-sentinel-{}-{}", std::process::id(), port.number));
         std::fs::create_dir_all(&folder).unwrap();
         let settings = format!(
             "port {}\nbind 127.0.0.1\nsentinel monitor {name} 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds {name} 300\nsentinel failover-timeout {name} 3000\n",
+             sentinel down-after-milliseconds {name} 300\nsentinel failover-timeout {name} 3000\n\
+             sentinel config-epoch {name} {epoch}\n",
             port.number, master.port
         );
         let file = folder.join("sentinel.conf");
@@ -103,4 +109,27 @@ async fn a_master_is_found_by_its_name_and_followed_when_it_fails() {
         .await;
     }
     assert!(!ring.differs());
+}
+
+/// One that was cut off, or just started, names a master of the past for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sentinel_that_has_heard_of_the_latest_failover_is_believed() {
+    let servers = Server::start_many(2, &[]);
+    let [past, present] = &servers[..] else { unreachable!() };
+    let sentinels = [Sentinel::start_at("main", past, 3), Sentinel::start_at("main", present, 7)];
+    let [stale, fresh] = sentinels.each_ref().map(|sentinel| format!("127.0.0.1:{}", sentinel.port.number));
+    for sentinel in &sentinels {
+        let client = redis::Client::open(("127.0.0.1", sentinel.port.number)).unwrap();
+        eventually("it answers", async || client.get_connection().is_ok()).await;
+    }
+    let present = format!("127.0.0.1:{}", present.port);
+    for watched in [format!("sentinel://{stale}+{fresh}/main"), format!("sentinel://{fresh}+{stale}/main")] {
+        let limiter = candid(Limiter::builder().ring([watched])).build().unwrap();
+        let limit = limiter.define("api", "token-bucket 1000/day burst 1000".parse().unwrap()).unwrap();
+        for _ in 0..30 {
+            assert!(charge(&limit, "key", 1).await);
+            assert_eq!(limiter.ring().unwrap().unwrap().nodes()[0].address.as_deref(), Some(&*present));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
 }

@@ -118,8 +118,7 @@ impl Router {
     async fn follow(self: &Arc<Self>, request: &Request<'_>, waits_for: &Mutex<Option<Fault>>) -> Result<Value, Fault> {
         let mut to = None;
         let (mut asking, mut by_source) = (false, false);
-        let (mut redirects, mut failed) = (0, 0);
-        let (mut may_have_left, mut left) = (self.ring.is_some(), 0);
+        let (mut redirects, mut failed, mut left) = (0, 0, 0);
         self.budget.earn();
         let mut command = request.command(by_source);
         loop {
@@ -139,11 +138,6 @@ impl Router {
                     Err(Fault::TryAgain) if asking => {
                         to = Some(node);
                         Err(Fault::TryAgain)
-                    }
-                    // What a key of another kind than a string leaves behind is one.
-                    Err(Fault::Refused(said)) if may_have_left && said.contains("WRONGTYPE") => {
-                        may_have_left = false;
-                        Err(Fault::Left)
                     }
                     reply => reply,
                 },

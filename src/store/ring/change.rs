@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::watcher::{PERIOD, ask_all};
+use super::watcher::{PERIOD, Say, ask_all};
 use super::{Known, Member, Record, Ring};
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
@@ -35,7 +35,7 @@ impl Ring {
     pub(crate) async fn change(&self, router: &Arc<Router>, change: Change) -> Result<(), Error> {
         let record = self.latest(router).await?;
         if let Change::Add(member) = &change {
-            let answers = ask_all(router, vec![member.clone()], None).await;
+            let answers = ask_all(router, vec![member.clone()], Say::Nothing).await;
             if let Some(Err(why)) = answers.into_values().next() {
                 return Err(refused(&format!("the node can't be used ({why})")));
             }
@@ -47,11 +47,7 @@ impl Ring {
             }
         }
         let next = next(&record, &change)?;
-        self.tell(router, &next).await?;
-        // Whoever was told last, it may not have been of this.
-        if self.latest(router).await? != next {
-            return Err(overtaken());
-        }
+        self.follow(router, Some(&record), &next).await?;
         self.settle(router).await
     }
 
@@ -78,7 +74,7 @@ impl Ring {
                 .await
                 .map_err(|fault| unsettled(from, &fault.what()))?;
         }
-        self.tell(router, &record.settled()).await?;
+        self.follow(router, Some(&record), &record.settled()).await?;
         self.latest(router).await.map(|_| ())
     }
 
@@ -127,15 +123,15 @@ impl Ring {
         Ok(known.record.clone())
     }
 
-    /// Tells everybody. More than half have to know: of two changes at once, one is told that it was overtaken.
-    async fn tell(&self, router: &Arc<Router>, record: &Record) -> Result<(), Error> {
+    /// Tells everybody what was decided. More than half have to know, or some clients may not hear of it for long.
+    pub(super) async fn tell(&self, router: &Arc<Router>, record: &Record) -> Result<(), Error> {
         let all: Vec<Member> = record.all().cloned().collect();
         let count = all.len();
-        let told = ask_all(router, all, Some(record.clone())).await;
+        let told = ask_all(router, all, Say::Tell(record.clone())).await;
         let (mut agreed, mut failure) = (0, String::new());
         for heard in told.into_values() {
             match heard {
-                Ok(Some(theirs)) if theirs == *record => agreed += 1,
+                Ok(heard) if heard.record.as_ref() == Some(record) => agreed += 1,
                 Ok(_) => return Err(overtaken()),
                 Err(why) => failure = why,
             }
@@ -218,7 +214,7 @@ fn refused(why: &str) -> Error {
     Error::new(ErrorKind::Refused, "ring", format!("can't be changed: {why}; nothing has changed"))
 }
 
-fn overtaken() -> Error {
+pub(super) fn overtaken() -> Error {
     Error::new(ErrorKind::Refused, "ring", "was changed by somebody else meanwhile; look at it, and try again")
 }
 

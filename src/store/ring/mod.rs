@@ -3,12 +3,13 @@
 //! To everything above, a ring looks like a cluster: a topology says which master has which slot. What a cluster does by
 //! itself is done here: `record` is who belongs to it, which every node has and the latest of which counts, so that clients with
 //! different lists agree; `watcher` keeps up with it; `moving` takes a sub-key along when its slot has another node; `change`
-//! has nodes come and go. `member`: one node.
+//! has nodes come and go, by a record that `vote` has its nodes agree on. `member`: one node.
 
 mod change;
 mod member;
 mod moving;
 mod record;
+mod vote;
 mod watcher;
 
 use std::collections::{HashMap, HashSet};
@@ -38,8 +39,8 @@ pub(crate) struct Ring {
     own: Vec<Member>,
     prefix: Box<str>,
     known: ArcSwapOption<Known>,
-    /// Where the masters are that Sentinels watch over, as they last said.
-    resolved: Mutex<HashMap<Box<str>, Address>>,
+    /// Where the masters are that Sentinels watch over, as they last said, and by which of their epochs.
+    resolved: Mutex<HashMap<Box<str>, (u64, Address)>>,
     sentinels: Mutex<HashMap<Address, Arc<Node>>>,
     /// For those: no user, no password.
     anonymous: Settings,
@@ -117,7 +118,7 @@ impl Ring {
     pub(crate) fn address_of(&self, member: &Member) -> Option<Address> {
         match &member.place {
             Place::Server(address) => Some(address.clone()),
-            Place::Sentinels(_) => lock(&self.resolved).get(&member.name).cloned(),
+            Place::Sentinels(_) => lock(&self.resolved).get(&member.name).map(|(_, address)| address.clone()),
         }
     }
 

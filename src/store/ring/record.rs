@@ -76,6 +76,11 @@ impl Record {
         self.members.iter().chain(self.before.iter().filter(gone))
     }
 
+    /// Whether both may be of one ring: they have a node in common.
+    pub(super) fn is_akin_to(&self, other: &Self) -> bool {
+        other.all().any(|theirs| self.all().any(|member| member.name == theirs.name))
+    }
+
     /// Which of two counts.
     pub(super) fn is_later_than(&self, other: &Self) -> bool {
         (self.number, self.mark()) > (other.number, other.mark())
