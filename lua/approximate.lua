@@ -41,7 +41,7 @@ end
 if redis.call('PTTL', KEYS[1]) == ABSENT then
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
 end
--- Only what is no HyperLogLog is read: one has 12 kB, and to read it takes four times as long as to add to it.
+-- Only what is no HyperLogLog is read: one has up to 12 kB, and to read it costs more than to add to it.
 local added = redis.pcall('PFADD', KEYS[1], unpack(ARGV, 5))
 if type(added) == 'table' then
   return moved(redis.call('GET', KEYS[1])) or added
