@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::{OnceLock, Weak};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
@@ -17,21 +17,17 @@ use super::clocks::Clocks;
 use super::counters::overflow;
 use super::hot::Hot;
 use super::kernel::{Generation, Once, Terms, Verdict};
+use super::lane::Lane;
 use super::patience::Patience;
 use super::shards::{Shard, Shards};
 use super::work::{Answer, Caller, Tally, Work};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::observe;
-use crate::retries::Backoff;
 use crate::store::cluster::Fault;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{CountReply, CountRun, Script};
-
-/// Between two tries of what could not be delivered. A server that restarts is missed for a second or two.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(20), most: Duration::from_secs(1), multiplier: 2.0, jitter: 0.5 };
 
 /// Callers that may wait for adds of one name, as many as for a shard of a limit: two million a second, none of which is answered. Beyond
 /// that adds go without one, and those with a bound don't go.
@@ -51,7 +47,7 @@ pub(super) struct Delivery {
     client: OnceLock<u64>,
     numbers: AtomicU64,
     /// By sub-key. One that is here has a task.
-    lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
+    pub lanes: Mutex<HashMap<Box<[u8]>, Queue>>,
     clocks: Clocks,
     hot: Hot,
     /// Who waits for an answer, of all keys.
@@ -60,7 +56,7 @@ pub(super) struct Delivery {
 }
 
 /// What waits behind the request that is out to one shard of one key.
-struct Queue {
+pub(super) struct Queue {
     waiting: VecDeque<Work>,
     /// When the lane looks at deadlines next, and what has it look at once.
     looks_at: Instant,
@@ -75,20 +71,20 @@ struct Choice {
 }
 
 /// A request and what is known of its fate.
-struct Attempt {
-    work: Work,
+pub(super) struct Attempt {
+    pub work: Work,
     number: u64,
     /// What the key's first shard counts, as its first copy said; none to that one itself.
     generation: Option<Generation>,
     /// The first copy that may have run.
-    unknown: Option<Copied>,
-    failed: u32,
+    pub unknown: Option<Copied>,
+    pub failed: u32,
 }
 
 /// When a copy was sent, and until when it may count by the shard's clock. All that follow have no longer: by then its number may be
 /// forgotten, however far that clock has jumped meanwhile.
 #[derive(Clone, Copy)]
-struct Copied {
+pub(super) struct Copied {
     since: Instant,
     not_after: Micros,
 }
@@ -210,7 +206,7 @@ impl Delivery {
     }
 
     /// What goes next. None: the lane is over.
-    fn next(&self, shard: &Shard) -> Option<Attempt> {
+    pub(super) fn next(&self, shard: &Shard) -> Option<Attempt> {
         let lanes = &mut *lock(&self.lanes);
         let lane = lanes.get_mut(&shard.sub_key)?;
         let Some(work) = lane.waiting.pop_front() else {
@@ -222,7 +218,7 @@ impl Delivery {
     }
 
     /// Sends a request once. Gives it back if it has to be sent again.
-    async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
+    pub(super) async fn send(self: &Arc<Self>, lane: &Lane, mut attempt: Attempt) -> Option<Attempt> {
         let (shard, first, now) = (&lane.shard, lane.first.as_ref(), Instant::now());
         if let Some(first) = first
             && attempt.generation.is_none()
@@ -304,7 +300,7 @@ impl Delivery {
     }
 
     /// When somebody who waits here has to be told something. Whoever comes later and has less time says so.
-    fn next_due(&self, shard: &Shard, work: &Work) -> Instant {
+    pub(super) fn next_due(&self, shard: &Shard, work: &Work) -> Instant {
         let far = Instant::now() + Duration::from_secs(3_600);
         let own = work.due().unwrap_or(far);
         let lanes = &mut *lock(&self.lanes);
@@ -314,7 +310,7 @@ impl Delivery {
     }
 
     /// Lets go of those who have waited long enough. `false`: the work itself is over.
-    fn expire(&self, shard: &Shard, work: &mut Work, may_have_run: bool) -> bool {
+    pub(super) fn expire(&self, shard: &Shard, work: &mut Work, may_have_run: bool) -> bool {
         let now = Instant::now();
         if let Some(lane) = lock(&self.lanes).get_mut(&shard.sub_key) {
             lane.waiting.retain_mut(|work| work.expire(now, false));
@@ -343,62 +339,6 @@ impl Attempt {
     fn again(mut self) -> Self {
         self.failed += 1;
         self
-    }
-}
-
-/// The task of one shard of one key, for as long as something is undelivered there.
-struct Lane {
-    /// A limiter that everybody let go of has nothing to deliver any more.
-    delivery: Weak<Delivery>,
-    shard: Shard,
-    /// The key's first one, if that is another.
-    first: Option<Shard>,
-    /// That of its queue.
-    hurry: Arc<Notify>,
-    /// Nothing waits: the next add begins another one.
-    is_over: bool,
-}
-
-impl Lane {
-    async fn drive(mut self) {
-        let mut attempt = None;
-        loop {
-            let Some(delivery) = self.delivery.upgrade() else { return };
-            let Some(current) = attempt.take().or_else(|| delivery.next(&self.shard)) else {
-                self.is_over = true;
-                return;
-            };
-            attempt = delivery.send(&self, current).await;
-            drop(delivery);
-            let Some(mut failed) = attempt.take() else { continue };
-            let again = Instant::now() + BACKOFF.wait(failed.failed);
-            attempt = loop {
-                let Some(delivery) = self.delivery.upgrade() else { return };
-                let due = delivery.next_due(&self.shard, &failed.work).min(again);
-                drop(delivery);
-                tokio::select! {
-                    () = tokio::time::sleep_until(due.into()) => {}
-                    () = self.hurry.notified() => {}
-                }
-                let Some(delivery) = self.delivery.upgrade() else { return };
-                if !delivery.expire(&self.shard, &mut failed.work, failed.unknown.is_some()) {
-                    break None;
-                }
-                if Instant::now() >= again {
-                    break Some(failed);
-                }
-            };
-        }
-    }
-}
-
-/// The task may be dropped at any time, and then nobody would come for what waits.
-impl Drop for Lane {
-    fn drop(&mut self) {
-        if let Some(delivery) = self.delivery.upgrade().filter(|_| !self.is_over) {
-            let left = lock(&delivery.lanes).remove(&self.shard.sub_key);
-            drop(left);
-        }
     }
 }
 

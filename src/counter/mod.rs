@@ -27,8 +27,12 @@ mod distinct;
 #[cfg(feature = "redis")]
 mod hot;
 pub(crate) mod kernel;
+#[cfg(feature = "redis")]
+mod lane;
 #[cfg(all(test, feature = "redis"))]
 mod oracle;
+#[cfg(all(test, feature = "redis"))]
+mod oracle_windows;
 #[cfg(feature = "redis")]
 mod parts;
 mod patience;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
-use super::fallback::Meter;
 use super::heat::Heat;
 use super::lane::{Counts, Lane, is_due};
+use super::meter::Meter;
 use super::purse::Purse;
 use super::tally::Tally;
 use super::turn::Turns;

@@ -9,7 +9,7 @@
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
-//! * `health`, `fallback`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
+//! * `health`, `fallback`, `meter`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
 //!   them when it is back.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `tally`: how far the limit was exceeded, as all processes together see it.
@@ -35,6 +35,7 @@ mod keys;
 mod lane;
 mod lease;
 mod look;
+mod meter;
 mod moves;
 mod plan_view;
 mod purse;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::SharedLimit;
-use super::fallback::Meter;
 use super::job::{free, reset_after};
 use super::lane::{Counts, Lane};
+use super::meter::Meter;
 use super::turn::STAY;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, StoreFacts};
