@@ -139,7 +139,8 @@ impl AllAllowed {
 /// # pollster::block_on(async {
 /// # let limiter = Limiter::local();
 /// # let item = limiter.define("item", "1/day".parse()?)?;
-/// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("42", 1), item.ask("42", 1)]).await? {
+/// # assert!(item.acquire("42").await?.is_allowed());
+/// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("41", 1), item.ask("42", 1)]).await? {
 ///     assert!(denied.retry_after().as_secs() > 86_000);
 /// }
 /// # Ok::<(), shardlimit::Error>(())
@@ -164,7 +165,8 @@ impl AllDenied {
     /// # pollster::block_on(async {
     /// # let limiter = Limiter::local();
     /// # let item = limiter.define("item", "1/day".parse()?)?;
-    /// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("42", 1), item.ask("42", 1)]).await? {
+    /// # assert!(item.acquire("42").await?.is_allowed());
+    /// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("41", 1), item.ask("42", 1)]).await? {
     ///     let names: Vec<_> = denied.denials().map(|(ask, _)| ask.limit().name().to_owned()).collect();
     ///     assert_eq!(names, ["item"]);
     /// }
@@ -183,7 +185,8 @@ impl AllDenied {
     /// # pollster::block_on(async {
     /// # let limiter = Limiter::local();
     /// # let item = limiter.define("item", "1/s burst 1".parse()?)?;
-    /// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("42", 1), item.ask("42", 1)]).await? {
+    /// # assert!(item.acquire("42").await?.is_allowed());
+    /// if let AllDecision::Denied(denied) = limiter.acquire_all([item.ask("41", 1), item.ask("42", 1)]).await? {
     ///     assert!(denied.retry_after().as_secs_f64() <= 1.0);
     /// }
     /// # Ok::<(), shardlimit::Error>(())
