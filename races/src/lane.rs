@@ -47,7 +47,7 @@ async fn call(shard: Arc<Shard>) -> Answer {
     let (mut seat, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut waker);
     let mut drive: Option<Drive> = None;
     match start {
-        Start::Nothing => {}
+        Start::Nothing | Start::Full => {}
         Start::Crowded => panic!("there is room"),
         Start::Gather => spawn(Box::pin(send(Arc::clone(&shard), None))),
         Start::Send(load) => drive = Some(Box::pin(send(Arc::clone(&shard), Some(load)))),

@@ -6,6 +6,7 @@ use super::{NOW, check};
 use crate::flow::sharded::fallback::Fallback;
 use crate::flow::sharded::health::Health;
 use crate::flow::sharded::lane::is_due;
+use crate::flow::sharded::turn::{STAY, Turns};
 use crate::sync::Arc;
 use crate::sync::atomic::AtomicU64;
 
@@ -19,6 +20,23 @@ pub fn what_is_due_is_done_once() {
         });
         let here = is_due(&last, NOW + 10, 10);
         assert!(here ^ other.join().expect("it looked"));
+    });
+}
+
+/// Of two that find a turn over, one begins the next: no lane is passed over.
+pub fn a_turn_is_ended_once() {
+    check(|| {
+        let turns = Arc::new(Turns::new());
+        let first = turns.next(STAY, NOW);
+        let other = thread::spawn({
+            let turns = Arc::clone(&turns);
+            move || turns.next(STAY, NOW + STAY)
+        });
+        let here = turns.next(STAY, NOW + STAY);
+        let there = other.join().expect("it has a turn");
+        let begun = turns.next(STAY, NOW + STAY);
+        assert_eq!(begun, first.wrapping_add(1));
+        assert!(here == begun || there == begun);
     });
 }
 

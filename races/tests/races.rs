@@ -24,6 +24,7 @@ scenes! {
     a_purse_that_is_out_stays_out
     a_purse_with_permits_is_listed_once
     what_is_due_is_done_once
+    a_turn_is_ended_once
     a_sick_shard_is_tried_once
     what_is_owed_is_paid_once
 }

@@ -40,7 +40,7 @@ impl Candidates<'_> {
     }
 
     /// The number of this turn among those of the key, from a random start: two clients are never in step. Calls that
-    /// come within 2 ms share a turn, or within less, if the burst is small; a thread that makes 32 calls within 50 µs takes the next.
+    /// come within 2 ms share a turn, or within less if the burst is small, until they are as many as go together.
     ///
     /// ```
     /// # use shardlimit::Candidates;

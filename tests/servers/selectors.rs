@@ -32,6 +32,21 @@ async fn round_robin_takes_exact_turns() {
     }
 }
 
+/// Calls that come together stay with one shard, but not beyond what it holds: a burst that all shards together can grant is granted,
+/// also where nothing is known of them yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_finds_what_all_shards_have() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for text in crate::shared::SPLIT {
+        let limit = define(client_of(&cluster, 0), text);
+        limit.plan(text).await.unwrap();
+        let hot = limit.handle(text).unwrap();
+        let decided = futures_util::future::join_all((0..BURST - 10).map(|_| hot.acquire())).await;
+        let denied = decided.into_iter().filter(|decision| !decision.as_ref().unwrap().is_allowed()).count();
+        assert_eq!(denied, 0, "{text}: {:?}", hot.counts());
+    }
+}
+
 /// Two of three shards are empty: those who look before they ask go to the third, and never to the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn least_loaded_asks_where_permits_are() {

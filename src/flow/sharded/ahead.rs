@@ -16,11 +16,16 @@ impl Ahead {
         self.permits.min(u64::MAX >> 16) << 16 | self.largest.min(Self::LARGE)
     }
 
+    /// Permits that calls on their way ask for.
+    pub(super) fn all(packed: u64) -> u64 {
+        packed >> 16
+    }
+
     /// Permits that are surely taken, or not to be had, before an ask for `permits` is decided. A smaller ask can be granted where
     /// a larger one before it is denied, so only asks that are no larger count.
     #[inline]
     pub(super) fn of(packed: u64, permits: u64) -> u64 {
         let largest = packed & Self::LARGE;
-        if largest <= permits && largest < Self::LARGE { packed >> 16 } else { 0 }
+        if largest <= permits && largest < Self::LARGE { Self::all(packed) } else { 0 }
     }
 }

@@ -1,22 +1,22 @@
-//! One call on a shared store, from its check to its decision.
+//! One call on a shared store, from its check to the first shard's answer. What few of them come to after that is in `further`.
 
 use std::borrow::Cow;
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll};
 
 use tracing::Instrument;
 
+use super::SharedLimit;
 use super::entry::Entry;
+use super::further::Further;
 use super::held::Asked;
-use super::job::{Answer, Miss, Outcome, Work};
+use super::job::{Outcome, Work};
 use super::lane::Lane;
+use super::turn::Over;
 use super::view::View;
-use super::{SharedLimit, escrow, gather};
 use crate::clock::Micros;
-use crate::decision::{Decision, Receipt, StoreFacts};
-use crate::error::{Error, ErrorKind};
-use crate::kernel::batch::NEVER;
+use crate::decision::{Decision, Receipt};
+use crate::error::Error;
 use crate::key::Slot;
 use crate::observe;
 use crate::policy::FailurePolicy;
@@ -27,8 +27,17 @@ use crate::sync::Arc;
 pub(super) const SILENCE: Micros = 1_000_000;
 /// A client that has not heard from home for so long was idle, or home was out of reach.
 const IDLE: Micros = 3 * SILENCE;
-/// How often a call may find its plan replaced under it.
-pub(super) const ATTEMPTS: usize = 5;
+
+/// What a call wants.
+#[derive(Clone, Copy)]
+pub(super) struct Call {
+    pub permits: u64,
+    pub turn: u64,
+    /// When it is to end, by this process's clock.
+    pub due: Micros,
+    /// The first is 1; with each that finds its plan replaced under it, one more.
+    pub attempt: u32,
+}
 
 impl SharedLimit {
     /// As [`acquire`](Self::acquire), for a key that may not be in use.
@@ -45,181 +54,203 @@ impl SharedLimit {
             return Ok(decision);
         }
         let entry = self.entry(key);
-        self.ask_store(&entry, permits, self.clock.now(), within).await
+        self.ask_store(&entry, permits, within).await
     }
 
     /// Ends `within` so many microseconds, or within the limiter's deadline if it says none.
     ///
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        permits: u64,
-        within: Option<Micros>,
-    ) -> Result<Decision, Error> {
-        self.check_permits(permits)?;
-        let now = self.clock.now();
-        if let Some(decision) = self.at_once(entry, permits, now) {
-            return Ok(decision);
-        }
-        self.ask_store(entry, permits, now, within).await
-    }
-
-    pub(super) async fn ask_store(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        permits: u64,
-        now: Micros,
-        within: Option<Micros>,
-    ) -> Result<Decision, Error> {
-        self.engine.check()?;
-        let call = Call { permits, turn: entry.next_turn(now), due: now + within.unwrap_or(self.deadline) };
-        if let Some(span) = observe::acquire(&self.name, &entry.key, permits) {
-            return Box::pin(self.decide(entry, call, now, 1).instrument(span)).await;
-        }
-        self.decide(entry, call, now, 1).await
-    }
-
-    /// All calls wait in this future, and go from core to core in it, so it is small: what few of them come to is left to
-    /// [`go_on`](Self::go_on).
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "what a block captures it has once, what an async function is given twice"
-    )]
-    fn decide<'a>(
+    #[inline]
+    pub(crate) fn acquire<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
-        call: Call,
-        now: Micros,
-        attempt: usize,
-    ) -> impl Future<Output = Result<Decision, Error>> + Send + 'a {
-        async move {
-            let mut now = now;
-            if let Some(home) = self.home_to_hear(entry, now) {
-                // Not for all of its time: if home does not answer, another shard may.
-                let _ = self.put_until(entry, &home, Work::Make, now + call.due.saturating_sub(now) / 2).await;
-                now = self.clock.now();
-            }
-            if call.permits > entry.load().ledger.limit().burst() {
-                Box::pin(escrow::ask_home_until(self, entry, call.due)).await;
-            }
-            let waker = waker().await;
-            let asked = match self.begin(entry, call, now, waker)? {
-                Begun::Asked(asked) => Some(asked),
-                Begun::Decided(decision) => return Ok(self.last_look(entry, call.permits, decision)),
-                Begun::All => None,
-            };
-            let Some(mut asked) = asked else { return self.go_on(entry, call, attempt, None).await };
-            match (&mut asked).await {
-                Ok(found) if found.verdict.granted > 0 => {
-                    observe::allowed(&self.name, &entry.key, call.permits, call.turn);
-                    Ok(allowed(entry, call.permits, &found))
-                }
-                answer => {
-                    let is_unknown = is_unknown(&answer);
-                    let decided = self.go_on(entry, call, attempt, Some((asked.slot, answer))).await;
-                    if is_unknown
-                        && matches!(&decided, Ok(decision) if decision.is_allowed())
-                        && asked.admit()
-                        && let Some(lane) = entry.load().lanes.iter().find(|lane| lane.slot == asked.slot)
-                    {
-                        self.owe(lane, call.permits);
-                    }
-                    decided
-                }
-            }
-        }
+        permits: u64,
+        within: Option<Micros>,
+    ) -> Acquiring<'a> {
+        Acquiring { limit: self, entry, state: State::New { permits, within, at_once: true } }
     }
 
-    /// After the first answer if that did not allow the call; without one if no shard alone holds so many permits.
-    fn go_on<'a>(
+    /// The same, for what can't be decided in process.
+    pub(super) fn ask_store<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
-        call: Call,
-        attempt: usize,
-        first: Option<(Slot, Answer)>,
-    ) -> Pin<Box<dyn Future<Output = Result<Decision, Error>> + Send + 'a>> {
-        Box::pin(async move {
-            let Call { permits, turn, due } = call;
-            let asked = first.as_ref().map(|(slot, _)| *slot);
-            let decided = match first {
-                Some((slot, answer)) => self.ask_another(entry, slot, call, answer).await,
-                None => gather::gather(self, entry, permits, due).await,
-            };
-            let now = self.clock.now();
-            match decided {
-                Ok(decision) if decision.is_allowed() => {
-                    observe::allowed(&self.name, &entry.key, permits, turn);
-                    Ok(decision)
-                }
-                Ok(denied) => Ok(self.last_look(entry, permits, denied)),
-                // The plan is another by now; and it is another shard's turn than the one's that was found stale.
-                Err(Miss::Stale) if attempt < ATTEMPTS && now < due => {
-                    self.decide(entry, Call { turn: turn.wrapping_add(1), ..call }, now, attempt + 1).await
-                }
-                Err(ended @ Miss::Ended { .. }) => Err(ended.into_error()),
-                Err(miss) => {
-                    let view = entry.view();
-                    let lane = view.lanes.iter().find(|lane| Some(lane.slot) == asked).unwrap_or(view.home());
-                    let error = miss.into_error();
-                    // What may have been charged is not charged again.
-                    let owes = error.kind() != ErrorKind::Unknown;
-                    self.by_policy(entry, lane, permits, now, owes, || error)
-                }
+        permits: u64,
+        within: Option<Micros>,
+    ) -> Acquiring<'a> {
+        Acquiring { limit: self, entry, state: State::New { permits, within, at_once: false } }
+    }
+
+    /// The same, for a call that was begun before.
+    pub(super) fn begin_again<'a>(self: &'a Arc<Self>, entry: &'a Arc<Entry>, call: Call) -> Acquiring<'a> {
+        Acquiring { limit: self, entry, state: State::Checked(call) }
+    }
+
+    /// The same, for one that has heard from home.
+    pub(super) fn begin_after_home<'a>(self: &'a Arc<Self>, entry: &'a Arc<Entry>, call: Call) -> Acquiring<'a> {
+        Acquiring { limit: self, entry, state: State::Heard(call) }
+    }
+}
+
+/// A call on its way.
+///
+/// All calls wait in this, and go from core to core in it, so it is small. And it is one future, not one in another for every
+/// function that waits: each of them would be gone through twice a call, and have the decision moved once more.
+///
+/// # Cancel safety
+/// As [`SharedLimit::acquire`].
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct Acquiring<'a> {
+    limit: &'a Arc<SharedLimit>,
+    entry: &'a Arc<Entry>,
+    state: State<'a>,
+}
+
+enum State<'a> {
+    New {
+        permits: u64,
+        within: Option<Micros>,
+        /// Whether to look first whether it can be decided in process.
+        at_once: bool,
+    },
+    /// It is for the store to decide; home may have to be heard first.
+    Checked(Call),
+    /// It was.
+    Heard(Call),
+    /// It waits for one shard.
+    Asked(Call, Asked<'a>),
+    /// One that is followed by a span, hears home first, or does not know by the first shard's answer.
+    Further(Further<'a>),
+    Over,
+}
+
+impl Acquiring<'_> {
+    /// Its decision, if it has one at once. Else it waits for a shard, or goes further.
+    fn begin(&mut self, context: &Context<'_>) -> Result<Option<Decision>, Error> {
+        let Self { limit, entry, .. } = *self;
+        let now = limit.clock.now();
+        if let State::New { permits, at_once: true, .. } = self.state {
+            limit.check_permits(permits)?;
+            if let Some(decision) = limit.at_once(entry, permits, now) {
+                return Ok(Some(decision));
             }
-        })
-    }
-
-    /// If a call is denied, a lease may have come since, and taken what it was denied.
-    fn last_look(self: &Arc<Self>, entry: &Arc<Entry>, permits: u64, denied: Decision) -> Decision {
-        if denied.is_allowed() {
-            return denied;
-        }
-        let now = self.clock.now();
-        // What has come while others wait is theirs.
-        if entry.waits.is_empty()
-            && let Some(purse) = &entry.purse
-            && let Some(decision) = self.spend(entry, purse, permits, now)
-        {
-            return decision;
-        }
-        self.tell_denied(&entry.key, permits, now);
-        denied
-    }
-
-    /// Home is asked once in a while, also where the selector does not. A client that was idle waits for its word, unless it
-    /// is out of reach: what is known here may be long past. Then its lane comes back.
-    fn home_to_hear(self: &Arc<Self>, entry: &Arc<Entry>, now: Micros) -> Option<Arc<Lane>> {
-        if entry.silence(now) < SILENCE {
-            return None;
         }
         let view = entry.load();
-        if view.is_split() {
-            if entry.silence(now) > IDLE && !view.home().is_sick(now) {
-                return Some(Arc::clone(view.home()));
+        let call = match self.state {
+            State::New { permits, within, .. } => {
+                limit.engine.check()?;
+                let due = now + within.unwrap_or(limit.deadline);
+                let call = Call { permits, turn: entry.next_turn(&view, now), due, attempt: 1 };
+                if let Some(span) = observe::acquire(&limit.name, &entry.key, permits) {
+                    self.state = State::Further(Box::pin(limit.begin_again(entry, call).instrument(span)));
+                    return Ok(None);
+                }
+                call
             }
-            if entry.is_due(now, SILENCE) {
+            State::Checked(call) | State::Heard(call) => call,
+            State::Asked(..) | State::Further(_) | State::Over => unreachable!("it has begun"),
+        };
+        if !matches!(self.state, State::Heard(_))
+            && let Some(hearing) = limit.hear_first(entry, &view, call, now)
+        {
+            self.state = State::Further(hearing);
+            return Ok(None);
+        }
+        self.state = match limit.ask_first(entry, &view, call, now, context)? {
+            First::Asked(asked) => State::Asked(call, asked),
+            First::Decided(decision) => return Ok(Some(limit.last_look(entry, call.permits, decision))),
+            First::All => State::Further(limit.go_further(entry, call, None)),
+        };
+        Ok(None)
+    }
+}
+
+impl Future for Acquiring<'_> {
+    type Output = Result<Decision, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if matches!(this.state, State::New { .. } | State::Checked(_) | State::Heard(_))
+            && let Some(decided) = this.begin(context).transpose()
+        {
+            this.state = State::Over;
+            return Poll::Ready(decided);
+        }
+        if let State::Asked(call, asked) = &mut this.state {
+            let (call, Poll::Ready(answer)) = (*call, Pin::new(&mut *asked).poll(context)) else {
+                return Poll::Pending;
+            };
+            if let Ok(found) = &answer
+                && found.verdict.granted > 0
+            {
+                observe::allowed(&this.limit.name, &this.entry.key, call.permits, call.turn);
+                let decision = allowed(this.entry, call.permits, found);
+                this.state = State::Over;
+                return Poll::Ready(Ok(decision));
+            }
+            if let State::Asked(_, asked) = std::mem::replace(&mut this.state, State::Over) {
+                this.state = State::Further(this.limit.go_further(this.entry, call, Some((asked, answer))));
+            }
+        }
+        let State::Further(further) = &mut this.state else { panic!("a call was polled after its end") };
+        let decided = further.as_mut().poll(context);
+        if decided.is_ready() {
+            this.state = State::Over;
+        }
+        decided
+    }
+}
+
+/// How a call begins.
+enum First<'a> {
+    Decided(Decision),
+    /// It waits for one shard.
+    Asked(Asked<'a>),
+    /// No share alone holds so many permits.
+    All,
+}
+
+impl SharedLimit {
+    /// Home is asked once in a while, also where the selector does not. A client that was idle waits for its word, unless it
+    /// is out of reach: what is known here may be long past. So does one that asks for more than is known to be possible.
+    #[inline]
+    fn hear_first<'a>(
+        self: &'a Arc<Self>,
+        entry: &'a Arc<Entry>,
+        view: &View,
+        call: Call,
+        now: Micros,
+    ) -> Option<Further<'a>> {
+        let mut home = None;
+        let silence = entry.silence(now);
+        if silence >= SILENCE && view.is_split() {
+            if silence > IDLE && !view.home().is_sick(now) {
+                home = Some(Arc::clone(view.home()));
+            } else if entry.is_due(now, SILENCE) {
                 self.nudge(entry, view.home());
             }
+        }
+        if home.is_some() || call.permits > view.ledger.limit().burst() {
+            return Some(self.hear_home_first(entry, call, home, now));
         }
         None
     }
 
     /// Takes a seat for the shard that the selector picks, or for one that could have enough if that can't.
-    fn begin<'a>(
+    #[inline]
+    fn ask_first<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
+        view: &View,
         call: Call,
         now: Micros,
-        waker: Waker,
-    ) -> Result<Begun<'a>, Error> {
-        let Call { permits, turn, due } = call;
-        let view = entry.load();
+        context: &Context<'_>,
+    ) -> Result<First<'a>, Error> {
+        let Call { permits, turn, due, .. } = call;
         // Home's limit rules, also where it is not the one that was defined here.
         view.ledger.limit().check_permits(permits)?;
-        let Some(lanes) = candidates(&view, permits) else {
-            return Ok(self.shut(entry, &view, permits, now).map_or(Begun::All, Begun::Decided));
+        let Some(lanes) = candidates(view, permits) else {
+            return Ok(self.shut(entry, view, permits, now).map_or(First::All, First::Decided));
         };
         let first = match lanes.len() {
             1 => 0,
@@ -233,7 +264,7 @@ impl SharedLimit {
                 None if is_sick => {
                     self.try_again(entry, lane, now);
                     let decision = self.by_policy(entry, lane, permits, now, true, || lane.sick(now))?;
-                    return Ok(Begun::Decided(decision));
+                    return Ok(First::Decided(decision));
                 }
                 None => {
                     // The others have nothing left. Of those that are sick, the policy may know better.
@@ -241,109 +272,33 @@ impl SharedLimit {
                         && self.policy() != FailurePolicy::Error
                     {
                         self.try_again(entry, sick, now);
-                        return Ok(Begun::Decided(self.by_policy(entry, sick, permits, now, true, || sick.sick(now))?));
+                        return Ok(First::Decided(self.by_policy(entry, sick, permits, now, true, || sick.sick(now))?));
                     }
-                    if let Some(denied) = self.shut(entry, &view, permits, now) {
-                        return Ok(Begun::Decided(denied));
+                    if let Some(denied) = self.shut(entry, view, permits, now) {
+                        return Ok(First::Decided(denied));
                     }
                 }
             }
         }
-        Ok(Begun::Asked(Asked::new(self, entry, lane, Work::Ask(permits), (now, due), waker)))
-    }
-
-    /// A shard has denied, or surely was not asked: one other that could have enough is.
-    async fn ask_another(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        first: Slot,
-        Call { permits, due, .. }: Call,
-        answer: Answer,
-    ) -> Result<Decision, Miss> {
-        if let Err(miss) = &answer
-            && !matches!(miss, Miss::Failed(error) if error.kind() == ErrorKind::NotSent)
-        {
-            return Err(miss.clone());
+        let asked = Asked::new(self, entry, lane, Work::Ask(permits), (now, due), context.waker().clone());
+        if asked.fills {
+            entry.pass_turn(turn, Over::Full);
         }
-        let (view, now) = (entry.view(), self.clock.now());
-        let (mut asked, mut answer) = (first, answer);
-        if let Some(other) = hop(&view.lanes, first, permits, now).filter(|_| now < due) {
-            match (self.ask(entry, other, Work::Ask(permits), (now, due)).await, &answer) {
-                // One shard has denied; that the other can't be reached does not change it.
-                (Err(Miss::Failed(_)), Ok(_)) => {}
-                (second, _) => (asked, answer) = (other.slot, second),
-            }
-        }
-        let found = answer?;
-        if found.verdict.granted > 0 {
-            return Ok(allowed(entry, permits, &found));
-        }
-        // Home lent so much of its share while the call was on its way that it can't hold the permits any more. By now
-        // the new plan is known, and they can be gathered.
-        if found.verdict.lack == NEVER {
-            return Err(Miss::Stale);
-        }
-        entry.pass_turn();
-        let now = self.clock.now();
-        let opens_in = |lane: &Arc<Lane>| lane.opens_in(&lane.ceiling.known(), permits, now);
-        let elsewhere = view.lanes.iter().filter(|other| other.slot != asked && !other.is_sick(now));
-        let elsewhere = elsewhere.filter_map(opens_in).min();
-        // Its ceiling lets nobody through a little longer than the shard itself said. What others ask for on their way is no
-        // matter: they may well be denied.
-        let ceiling = found.round.lane.ceiling.known().opens_in(&found.share, permits, 0, now).unwrap_or(0);
-        let here = found.time(found.verdict.lack).max(ceiling);
-        let facts = StoreFacts { part: found.verdict.part(&found.share), ..found.facts };
-        Ok(Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here))))
-    }
-
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        lane: &Arc<Lane>,
-        work: Work,
-        (now, due): (Micros, Micros),
-    ) -> Answer {
-        Asked::new(self, entry, lane, work, (now, due), waker().await).await
+        Ok(First::Asked(asked))
     }
 }
 
-/// What a call wants.
-#[derive(Clone, Copy)]
-struct Call {
-    permits: u64,
-    turn: u64,
-    /// When it is to end, by this process's clock.
-    due: Micros,
-}
-
-/// How a call begins.
-enum Begun<'a> {
-    Decided(Decision),
-    /// It waits for one shard.
-    Asked(Asked<'a>),
-    /// No share alone holds so many permits.
-    All,
-}
-
-/// What wakes the caller.
-async fn waker() -> Waker {
-    poll_fn(|context| Poll::Ready(context.waker().clone())).await
-}
-
-fn is_unknown(answer: &Answer) -> bool {
-    matches!(answer, Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown)
-}
-
-fn allowed(entry: &Entry, permits: u64, found: &Outcome) -> Decision {
+#[inline]
+pub(super) fn allowed(entry: &Entry, permits: u64, found: &Outcome) -> Decision {
     let wait = if found.share.is_paced() { found.wait() } else { 0 };
     let receipt = Receipt::of_shard(entry.owner, &found.charge(permits));
     Decision::allowed_by_store(found.facts, wait, receipt)
 }
 
 /// Another shard that could have enough: of those the one that can have the most.
-fn hop(lanes: &[Arc<Lane>], denied: Slot, permits: u64, now: Micros) -> Option<&Arc<Lane>> {
+pub(super) fn hop(lanes: &[Arc<Lane>], denied: Slot, permits: u64, now: Micros) -> Option<&Arc<Lane>> {
     let others = lanes.iter().filter(|lane| lane.slot != denied && lane.is_open(permits, now));
-    others.max_by_key(|lane| lane.most(now))
+    others.max_by_key(|lane| lane.spare(now))
 }
 
 /// The lanes to shards that can hold so many permits; none if no single one can.

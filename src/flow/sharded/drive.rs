@@ -27,7 +27,7 @@ const TOUCH: Micros = 2_000_000;
 const TOGETHER: Micros = 50;
 
 /// How often a lane gives way before it sends again.
-const MOST_YIELDS: usize = 8;
+const MOST_YIELDS: usize = 2;
 
 /// Sends until the lane is empty; without a load, what waits there by the time that nobody else comes.
 pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sending: Sending, load: Option<Load>) {

@@ -11,7 +11,7 @@ use super::lane::{Counts, Lane, is_due};
 use super::meter::Meter;
 use super::purse::Purse;
 use super::tally::Tally;
-use super::turn::Turns;
+use super::turn::{Over, Turns};
 use super::view::{LEAST_LIFE, View, is_record, lives};
 use super::waits::Waits;
 use crate::clock::Micros;
@@ -224,12 +224,13 @@ impl Entry {
         self.view().counts.iter().map(of).collect()
     }
 
-    pub(super) fn pass_turn(&self) {
-        self.turns.pass();
+    pub(super) fn pass_turn(&self, turn: u64, over: Over) {
+        self.turns.pass(turn, over);
     }
 
-    pub(super) fn next_turn(&self, now: Micros) -> u64 {
-        self.turns.next(self.owner, || self.load().stay, now)
+    #[inline]
+    pub(super) fn next_turn(&self, view: &View, now: Micros) -> u64 {
+        self.turns.next(view.stay, now)
     }
 
     /// Home answered a request that was sent at `asked`.

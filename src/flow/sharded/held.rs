@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Answer, Work};
 use super::lane::Lane;
 use super::queue::Drive;
 use super::seat::Seat;
 use super::settle::lane_of;
+use super::{Put, SharedLimit};
 use crate::clock::Micros;
 use crate::decision::{Allowed, Charge, Receipt};
 use crate::key::Slot;
@@ -34,6 +34,8 @@ pub(super) struct Asked<'a> {
     alone: bool,
     /// Its waker is where it has to be: the very poll that comes next has nothing to do.
     fresh: bool,
+    /// The lane has as many as go together with it.
+    pub fills: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -48,10 +50,10 @@ impl<'a> Asked<'a> {
     ) -> Self {
         let permits = ask.ask().map_or(0, |ask| ask.permits);
         let mut waker = Some(waker);
-        let (seat, drive) = limit.put_alone(entry, lane, ask, (now, due), &mut waker);
-        let fresh = waker.is_none();
-        let mut asked = Self { limit, entry, permits, slot: lane.slot, seat, alone: false, fresh };
-        if let (Some(drive), Some(waker)) = (drive, waker) {
+        let (seat, put) = limit.put_alone(entry, lane, ask, (now, due), &mut waker);
+        let (fresh, fills) = (waker.is_none(), matches!(put, Put::Full));
+        let mut asked = Self { limit, entry, permits, slot: lane.slot, seat, alone: false, fresh, fills };
+        if let (Put::Alone(drive), Some(waker)) = (put, waker) {
             asked.send(drive, &waker);
             asked.fresh = asked.alone && !asked.seat.is_over();
         }

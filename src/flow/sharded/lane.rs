@@ -186,6 +186,11 @@ impl Lane {
         !self.is_sick(now) && self.opens_in(&self.ceiling.known(), permits, now) == Some(0)
     }
 
+    /// The most permits that the shard can have when the calls on their way to it have theirs.
+    pub(super) fn spare(&self, now: Micros) -> u64 {
+        self.most(now).saturating_sub(Ahead::all(self.ahead.load(Ordering::Relaxed)))
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -214,7 +219,8 @@ impl Lane {
             }
             queue.rounds.push_back(Round::new(self));
         }
-        if let Work::Ask(permits) = work {
+        let permits = if let Work::Ask(permits) = work { permits } else { 0 };
+        if permits > 0 {
             queue.ahead.permits += permits;
             queue.ahead.largest = queue.ahead.largest.max(permits);
             self.ahead.store(queue.ahead.packed(), Ordering::Relaxed);
@@ -237,6 +243,7 @@ impl Lane {
             (Some(load), _) => Start::Send(load),
             (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
+            (None, None) if permits > 0 && queue.fill.is_full(permits, seats, self.burst) => Start::Full,
             (None, None) => Start::Nothing,
         };
         (seat, start)

@@ -90,7 +90,7 @@ impl SharedLimit {
     /// The shard to ask next, and for how much; none if none could have anything.
     fn lender<'a>(&self, entry: &Entry, view: &'a View, wanted: u64, now: Micros) -> Option<(&'a Arc<Lane>, u64)> {
         let lanes = &view.lanes;
-        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(now), now }) % lanes.len();
+        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(view, now), now }) % lanes.len();
         let mut open =
             (0..lanes.len()).map(|step| &lanes[(first + step) % lanes.len()]).filter(|lane| lane.is_open(1, now));
         let lane = open.next()?;

@@ -1,8 +1,8 @@
 //! All shards of a key at once: what they have left, and how they are made as new.
 
 use super::SharedLimit;
-use super::call::ATTEMPTS;
 use super::entry::Entry;
+use super::further::ATTEMPTS;
 use super::job::{Miss, Outcome, Work};
 use super::view::View;
 use crate::clock::Micros;

@@ -1,6 +1,7 @@
 //! Calls on a shared store: from a key's plan to the shards that decide.
 //!
-//! * `call`: one call, from its check to its decision. `in_process`: what needs no store. `gather`: asks above one share.
+//! * `call`: one call, from its check to the first shard's answer; `further`: what few come to after that. `in_process`: what needs no
+//!   store. `gather`: asks above one share.
 //! * `settle`: what a call did cost in the end. `look`: what concerns all shards of a key at once.
 //! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
@@ -25,6 +26,7 @@ mod drive;
 mod entry;
 mod escrow;
 mod fallback;
+mod further;
 mod gather;
 mod health;
 mod heat;
@@ -177,6 +179,15 @@ pub(crate) struct SharedLimit {
     split: AtomicUsize,
 }
 
+/// How a call was put into a lane.
+enum Put {
+    InLine,
+    /// The same, and the lane has as many as go together.
+    Full,
+    /// It sends by itself.
+    Alone(Drive),
+}
+
 impl SharedLimit {
     pub(crate) fn new(shared: &Shared, name: &str, definition: Definition, leases: Option<&Leases>) -> Self {
         let Shared { engine, prefix, selector, clock, timeout, deadline, policy, gateways, .. } = shared.clone();
@@ -274,8 +285,8 @@ impl SharedLimit {
 
     /// The same, to be answered before `due`.
     fn put_until(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, work: Work, due: Micros) -> Seat {
-        let (seat, drive) = self.put_alone(entry, lane, work, (self.clock.now(), due), &mut None);
-        if let Some(drive) = drive {
+        let (seat, put) = self.put_alone(entry, lane, work, (self.clock.now(), due), &mut None);
+        if let Put::Alone(drive) = put {
             self.spawn(drive);
         }
         seat
@@ -290,10 +301,11 @@ impl SharedLimit {
         work: Work,
         (now, due): (Micros, Micros),
         waker: &mut Option<Waker>,
-    ) -> (Seat, Option<Drive>) {
+    ) -> (Seat, Put) {
         let (seat, start) = lane.put(work, (now, due), waker);
         match start {
             Start::Nothing => {}
+            Start::Full => return (seat, Put::Full),
             Start::Crowded => {
                 self.failures.crowded.fetch_add(1, Ordering::Relaxed);
             }
@@ -301,7 +313,7 @@ impl SharedLimit {
             Start::Send(load) => {
                 let drive = self.drive(entry, lane, Some(load));
                 if self.engine.is_here() {
-                    return (seat, Some(drive));
+                    return (seat, Put::Alone(drive));
                 }
                 self.spawn(drive);
             }
@@ -310,7 +322,7 @@ impl SharedLimit {
                 waker.wake();
             }
         }
-        (seat, None)
+        (seat, Put::InLine)
     }
 
     /// Returns permits that nobody waits for.

@@ -14,6 +14,12 @@ use crate::sync::{Arc, lock};
 
 /// Calls of one round: what the scripts are made for.
 pub(super) const MOST_ASKS: usize = 1_024;
+/// Calls that ask for another number of permits than the one before cost their shard more than others. After so many of them it is another
+/// lane's turn.
+const MOST_PAIRS: usize = 64;
+/// Calls that ask for this part of what a share holds are as many as go together: the next ones find another share.
+const PART: u64 = 4;
+
 /// What waits for a lane, and who sends it.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -30,6 +36,30 @@ pub(super) struct Queue {
     /// What sends, while the only one who waits for it does so himself.
     pub alone: Option<Alone>,
     pub ahead: Ahead,
+    pub fill: Fill,
+}
+
+/// What calls have put into a lane since it was last full.
+#[derive(Default)]
+pub(super) struct Fill {
+    permits: u64,
+    /// Asks that can't be sent as one with those before them.
+    pairs: usize,
+    last: u64,
+}
+
+impl Fill {
+    /// Whether the lane of a share with this burst is full with a call for `permits`, the last of `seats`.
+    pub(super) fn is_full(&mut self, permits: u64, seats: usize, burst: u64) -> bool {
+        self.permits += permits;
+        self.pairs += usize::from(permits != self.last);
+        self.last = permits;
+        let is_full = seats == MOST_ASKS || self.permits >= burst / PART || self.pairs >= MOST_PAIRS;
+        if is_full {
+            (self.permits, self.pairs) = (0, 0);
+        }
+        is_full
+    }
 }
 
 /// What sends for a lane: a task, or a call that is alone with it.
@@ -47,6 +77,8 @@ pub(super) struct Alone {
 pub(super) enum Start {
     /// It goes with the next round.
     Nothing,
+    /// The same, and the lane has as many as go together.
+    Full,
     /// It can't be taken: too many wait already.
     Crowded,
     /// The lane was idle.
@@ -123,5 +155,33 @@ impl Drop for Sending {
         for round in left {
             round.answer(Sealed::default(), Err(Miss::Ended { sent: false }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After how many calls, each for the next of these permits, a lane is full; twice in a row.
+    fn full_after(burst: u64, permits: &[u64]) -> [usize; 2] {
+        let mut fill = Fill::default();
+        [0, 1].map(|_| {
+            let mut seats = 0;
+            loop {
+                seats += 1;
+                if fill.is_full(permits[(seats - 1) % permits.len()], seats, burst) {
+                    return seats;
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_lane_is_full_with_a_round_a_part_of_its_share_or_asks_that_differ() {
+        assert_eq!(full_after(1_000_000, &[1]), [MOST_ASKS; 2]);
+        assert_eq!(full_after(400, &[1]), [100; 2]);
+        assert_eq!(full_after(400, &[30]), [4; 2]);
+        assert_eq!(full_after(1_000_000, &[1, 2]), [MOST_PAIRS; 2]);
+        assert_eq!(full_after(1, &[1]), [1; 2], "a share that holds one");
     }
 }

@@ -3,9 +3,9 @@
 use tokio::sync::oneshot;
 
 use super::SharedLimit;
-use super::call::ATTEMPTS;
 use super::entry::Entry;
 use super::escrow::ask_home;
+use super::further::ATTEMPTS;
 use super::job::{Miss, Work};
 use super::lane::Lane;
 use super::view::View;
