@@ -243,7 +243,7 @@ impl Lane {
             (Some(load), _) => Start::Send(load),
             (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
-            (None, None) if permits > 0 && queue.fill.is_full(permits, seats, self.burst) => Start::Full,
+            (None, None) if permits > 0 && queue.fills(permits, self.burst) => Start::Full,
             (None, None) => Start::Nothing,
         };
         (seat, start)

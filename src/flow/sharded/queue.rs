@@ -14,9 +14,6 @@ use crate::sync::{Arc, lock};
 
 /// Calls of one round: what the scripts are made for.
 pub(super) const MOST_ASKS: usize = 1_024;
-/// Calls that ask for another number of permits than the one before cost their shard more than others. After so many of them it is another
-/// lane's turn.
-const MOST_PAIRS: usize = 64;
 /// Calls that ask for this part of what a share holds are as many as go together: the next ones find another share.
 const PART: u64 = 4;
 
@@ -36,30 +33,8 @@ pub(super) struct Queue {
     /// What sends, while the only one who waits for it does so himself.
     pub alone: Option<Alone>,
     pub ahead: Ahead,
-    pub fill: Fill,
-}
-
-/// What calls have put into a lane since it was last full.
-#[derive(Default)]
-pub(super) struct Fill {
-    permits: u64,
-    /// Asks that can't be sent as one with those before them.
-    pairs: usize,
-    last: u64,
-}
-
-impl Fill {
-    /// Whether the lane of a share with this burst is full with a call for `permits`, the last of `seats`.
-    pub(super) fn is_full(&mut self, permits: u64, seats: usize, burst: u64) -> bool {
-        self.permits += permits;
-        self.pairs += usize::from(permits != self.last);
-        self.last = permits;
-        let is_full = seats == MOST_ASKS || self.permits >= burst / PART || self.pairs >= MOST_PAIRS;
-        if is_full {
-            (self.permits, self.pairs) = (0, 0);
-        }
-        is_full
-    }
+    /// Permits that calls have asked for since it was last full.
+    fill: u64,
 }
 
 /// What sends for a lane: a task, or a call that is alone with it.
@@ -96,6 +71,16 @@ pub(super) struct Load {
 }
 
 impl Queue {
+    /// Whether the lane of a share with this burst is full with a call for `permits`.
+    pub(super) fn fills(&mut self, permits: u64, burst: u64) -> bool {
+        self.fill += permits;
+        let is_full = self.seats == MOST_ASKS || self.fill >= burst / PART;
+        if is_full {
+            self.fill = 0;
+        }
+        is_full
+    }
+
     /// What is to be sent now; nothing while a round is on its way.
     pub(super) fn take(&mut self, lane: &Arc<Lane>) -> Option<Load> {
         if self.busy || (self.rounds.is_empty() && self.refunds.is_empty()) {
@@ -162,26 +147,25 @@ impl Drop for Sending {
 mod tests {
     use super::*;
 
-    /// After how many calls, each for the next of these permits, a lane is full; twice in a row.
-    fn full_after(burst: u64, permits: &[u64]) -> [usize; 2] {
-        let mut fill = Fill::default();
+    /// After how many calls for so many permits a lane is full; twice in a row.
+    fn full_after(burst: u64, permits: u64) -> [usize; 2] {
+        let mut queue = Queue::default();
         [0, 1].map(|_| {
-            let mut seats = 0;
+            queue.seats = 0;
             loop {
-                seats += 1;
-                if fill.is_full(permits[(seats - 1) % permits.len()], seats, burst) {
-                    return seats;
+                queue.seats += 1;
+                if queue.fills(permits, burst) {
+                    return queue.seats;
                 }
             }
         })
     }
 
     #[test]
-    fn a_lane_is_full_with_a_round_a_part_of_its_share_or_asks_that_differ() {
-        assert_eq!(full_after(1_000_000, &[1]), [MOST_ASKS; 2]);
-        assert_eq!(full_after(400, &[1]), [100; 2]);
-        assert_eq!(full_after(400, &[30]), [4; 2]);
-        assert_eq!(full_after(1_000_000, &[1, 2]), [MOST_PAIRS; 2]);
-        assert_eq!(full_after(1, &[1]), [1; 2], "a share that holds one");
+    fn a_lane_is_full_with_a_round_or_a_part_of_its_share() {
+        assert_eq!(full_after(1_000_000, 1), [MOST_ASKS; 2]);
+        assert_eq!(full_after(400, 1), [100; 2]);
+        assert_eq!(full_after(400, 30), [4; 2]);
+        assert_eq!(full_after(1, 1), [1; 2], "a share that holds one");
     }
 }

@@ -1,7 +1,7 @@
 //! Whose turn it is.
 //!
 //! One turn a call would wake another server for each, and have all threads of a hot key write to the same word. So calls that
-//! come close together share a turn: they stay with one lane for a while, or until it has as many of them as go together (`Fill`). Neither depends
+//! come close together share a turn: they stay with one lane for a while, or until it has as many of them as go together. Neither depends
 //! on how fast the lane is, but for a round that is full, so each gets about as much as the others. Calls that come one by one take
 //! exact turns.
 
