@@ -70,6 +70,40 @@ async fn a_denied_call_says_when_the_next_one_is_allowed() {
 }
 
 /// A call is judged by its own permits, not by those of the call that was denied.
+/// A ceiling counts for a second at the most, but what it tells is when a permit comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_in_process_tells_the_whole_wait() {
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    for (text, least, most) in [
+        ("token-bucket 10/h burst 10", 300, 360),
+        ("token-bucket 180/h burst 180", 15, 60),
+        ("sliding-log 5/h", 3_500, 3_600),
+    ] {
+        let limit = define(client_of(&cluster, 0), text);
+        let hot = limit.handle(text).unwrap();
+        let (wait, _) = denied_in_process(&hot, text).await;
+        assert!((least..=most).contains(&wait.as_secs()), "{text}: {wait:?}");
+        drop(hot);
+        // Of a key that nobody uses less is known: it is denied for a second at the most, and not as new before long.
+        let by_key = denied(limit.acquire(text).await.unwrap());
+        assert!(by_key.reset_after().as_secs() >= least, "{text}: {by_key:?}");
+    }
+}
+
+/// Calls that are on their way and will be denied do not make others wait for longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_denied_behind_others_waits_for_himself() {
+    let server = Server::start(&[]);
+    let hot = define(client(&server), "token-bucket 100/h burst 100").handle("hot").unwrap();
+    exhaust(&hot).await;
+    // More than are there, and less than a ceiling shuts out: each goes to the store.
+    let asks: Vec<_> = (0..50).map(|_| hot.acquire_n(2)).collect();
+    for decision in futures_util::future::join_all(asks).await {
+        let wait = denied(decision.unwrap()).retry_after();
+        assert!(wait <= Duration::from_secs(73), "{wait:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_ask_that_is_denied_leaves_room_for_small_ones() {
     let server = Server::start(&[]);

@@ -151,12 +151,17 @@ impl Known {
         }
     }
 
-    /// Until when no ask can be granted; 0 if one can: callers may have read the clock a little earlier.
-    pub(super) fn shut_until(&self, share: &Share, now: Micros) -> Micros {
+    /// When an ask could be granted; 0 if one can be: callers may have read the clock a little earlier.
+    pub(super) fn opens_at(&self, share: &Share, now: Micros) -> Micros {
         match self.opens_in(share, 1, 0, now) {
             None | Some(0) => 0,
-            Some(opens_in) => now.saturating_add(opens_in).min(self.holds),
+            Some(opens_in) => now.saturating_add(opens_in),
         }
+    }
+
+    /// Until when that is so without another look.
+    pub(super) fn shut_until(&self, share: &Share, now: Micros) -> Micros {
+        self.opens_at(share, now).min(self.holds)
     }
 
     /// The most permits that the shard can have. For a sliding window and a composite, of which an answer does not say when
@@ -197,7 +202,7 @@ impl Known {
 }
 
 /// The time in which what a share holds comes back; of a composite, of the part that is the first.
-fn period(share: &Share) -> Micros {
+pub(super) fn period(share: &Share) -> Micros {
     match share {
         Share::Bucket(bucket) => bucket.refill,
         Share::Fixed(window) | Share::Sliding(window) => window.window,
@@ -208,6 +213,32 @@ fn period(share: &Share) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Clients that were denied together must not ask again together, nor all at the end of what a ceiling counts for.
+    #[test]
+    fn no_two_ask_again_at_the_same_moment() {
+        for text in ["token-bucket 1000/s burst 1000", "fixed-window 1000/s", "sliding-window 1000/s"] {
+            let share = Share::whole(&text.parse().unwrap());
+            let (sent, cap, most) = (1_000, 1_000_000, SPREAD.min(period(&share) / 8));
+            let known = |left: i64, denied| {
+                let header = Header { now: 5, at: 5, level: left * share.cost(), missing: 0 };
+                Known::from(&Note { share: &share, header: &header, denied, sent, cap })
+            };
+            let many: Vec<Known> = (0..1_000).map(|_| known(0, Some((1, 500 * share.rate())))).collect();
+            for part in 0..4 {
+                let within = |value: u64, from: u64, to: u64| {
+                    let quarter = (to - from) / 4;
+                    (from + part * quarter..=from + (part + 1) * quarter).contains(&value)
+                };
+                let ends = many.iter().filter(|known| within(known.holds - sent, cap / 2, cap)).count();
+                let spreads = many.iter().filter(|known| within(known.spread, most / 4, most)).count();
+                assert!(ends > 150 && spreads > 150, "{text}: {ends} and {spreads} of 1,000 in part {part}");
+            }
+            assert!(many.iter().all(|known| (cap / 2..=cap).contains(&(known.holds - sent))), "{text}");
+            assert!(many.iter().all(|known| (most / 4..=most).contains(&known.spread)), "{text}");
+            assert_eq!(known(10, None).spread, 0, "{text}: who has some left waits for nothing");
+        }
+    }
 
     /// A caller that had read the clock a microsecond before the answer was noted was denied by a share that had
     /// millions left.

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use super::SharedLimit;
+use super::ceiling::period;
 use super::entry::Entry;
 use super::job::{Miss, Work};
 use super::lane::is_due;
@@ -26,14 +27,17 @@ pub(super) struct Defined {
     pub alone: GrantId,
     /// Its home, packed.
     pub new_home: Vec<u8>,
+    /// The time in which all that it holds comes back.
+    pub period: Micros,
 }
 
 impl Defined {
     pub(super) fn new(definition: Definition) -> Self {
         let ledger = Ledger::new(definition);
         let alone = GrantId::of_definition(&definition);
-        let new_home = pack(Kind::Home, alone, &Share::whole(&definition.limit), None, &ledger.encode());
-        Self { definition, ledger, alone, new_home }
+        let whole = Share::whole(&definition.limit);
+        let new_home = pack(Kind::Home, alone, &whole, None, &ledger.encode());
+        Self { definition, ledger, alone, new_home, period: period(&whole) }
     }
 }
 

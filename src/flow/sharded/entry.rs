@@ -61,8 +61,10 @@ struct Outlook {
     remaining: AtomicU64,
     /// When they are as new.
     new_at: AtomicU64,
-    /// Until then none of them can grant anything, by this process's clock.
+    /// Until then none of them can grant anything, by this process's clock, and nobody has to look again.
     shut_until: AtomicU64,
+    /// When one could: what those are told who are denied until then.
+    opens_at: AtomicU64,
     /// The part of a composite limit that denied last, as [`StoreFacts`] has it.
     part: AtomicU8,
 }
@@ -78,8 +80,14 @@ pub(super) enum Word {
 }
 
 impl Entry {
-    /// Of a key whose home shard had these counts, or is new.
-    pub(super) fn new(limit: &SharedLimit, key: &[u8], owner: u64, counts: Option<Arc<Counts>>) -> Self {
+    /// Of a key whose home shard had these counts, or is new. One that is not tracked takes no leases: nothing would bound how many do.
+    pub(super) fn new(
+        limit: &SharedLimit,
+        key: &[u8],
+        owner: u64,
+        counts: Option<Arc<Counts>>,
+        is_tracked: bool,
+    ) -> Self {
         let home = home_slot(&limit.name, key);
         let defined = limit.defined();
         let counts = counts.unwrap_or_else(|| limit.counts(Meter::default()));
@@ -97,7 +105,7 @@ impl Entry {
             outlook: Outlook::default(),
             tally: OnceLock::new(),
             waits: Waits::default(),
-            purse: limit.leasing.as_ref().map(|_| Box::new(Purse::new())),
+            purse: limit.leasing.as_ref().filter(|_| is_tracked).map(|_| Box::new(Purse::new())),
             escrow: tokio::sync::Mutex::default(),
             next_step: AtomicU64::new(0),
             heat: Heat::new(),
@@ -158,6 +166,7 @@ impl Entry {
         if let (true, [home]) = (now < until, &*view.lanes) {
             home.ceiling.shut(&home.share, now, until);
             self.outlook.new_at.store(until, Ordering::Relaxed);
+            self.outlook.opens_at.store(until, Ordering::Relaxed);
             self.outlook.shut_until.store(until, Ordering::Relaxed);
         }
     }
@@ -167,17 +176,21 @@ impl Entry {
         self.outlook.remaining.store(facts.remaining, Ordering::Relaxed);
         self.outlook.new_at.store(now + facts.reset_after, Ordering::Relaxed);
         self.outlook.part.store(facts.part, Ordering::Relaxed);
-        let shut_until = || if ceilings { self.shut_until(now) } else { 0 };
-        let mut until = shut_until();
+        let shut = || {
+            let view = self.view.load();
+            if ceilings { (view.shut_until(now), view.opens_at(now)) } else { (0, 0) }
+        };
+        let (mut until, mut opens_at) = shut();
         loop {
+            self.outlook.opens_at.store(opens_at, Ordering::Relaxed);
             self.outlook.shut_until.store(until, Ordering::Relaxed);
             // Another shard may have answered since, or got something back, and said so before this did.
             fence(Ordering::SeqCst);
-            let by_now = shut_until();
-            if by_now >= until {
+            let by_now = shut();
+            if by_now.0 >= until && by_now.1 >= opens_at {
                 return;
             }
-            until = by_now;
+            (until, opens_at) = by_now;
         }
     }
 
@@ -194,10 +207,14 @@ impl Entry {
         }
     }
 
-    /// How long until any shard could grant anything; zero if one could.
+    /// How long until any shard could grant anything; none if one could, or it is time to look.
     #[inline]
-    pub(super) fn opens_in(&self, now: Micros) -> Micros {
-        self.outlook.shut_until.load(Ordering::Relaxed).saturating_sub(now)
+    pub(super) fn opens_in(&self, now: Micros) -> Option<Micros> {
+        let shut_until = self.outlook.shut_until.load(Ordering::Relaxed);
+        if shut_until <= now {
+            return None;
+        }
+        Some(self.outlook.opens_at.load(Ordering::Relaxed).max(shut_until) - now)
     }
 
     /// Something came back to a shard that its last answer does not tell of.

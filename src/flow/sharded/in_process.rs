@@ -82,9 +82,10 @@ impl SharedLimit {
             self.hear_home(entry, now);
             return Some(decision);
         }
-        let wait = entry.opens_in(now);
         // For more than one it takes longer: that the shards have to say.
-        if wait > 0 && permits == 1 {
+        if permits == 1
+            && let Some(wait) = entry.opens_in(now)
+        {
             self.hear_home(entry, now);
             self.tell_denied(&entry.key, permits, now);
             return Some(Decision::denied_by_store(entry.outlook(now, DecidedBy::Ceiling), wait));
@@ -145,7 +146,11 @@ impl SharedLimit {
             let known = lane.ceiling.known();
             match lane.opens_in(&known, permits, now) {
                 Some(0) => return None,
-                Some(opens_in) => wait = wait.min(opens_in),
+                // Those on their way may well be denied, so they do not count for how long it takes; unless it is all for their sake.
+                Some(behind) => {
+                    let alone = known.opens_in(&lane.share, permits, 0, now).filter(|wait| *wait > 0);
+                    wait = wait.min(alone.unwrap_or(behind));
+                }
                 None => {}
             }
             facts.remaining += known.most(&lane.share, now);

@@ -151,8 +151,9 @@ impl SharedLimit {
         let now = self.clock.now();
         let wait = shut_until.checked_sub(now).filter(|wait| *wait > 0)?;
         self.tell_denied(key, permits, now);
-        let facts =
-            StoreFacts { remaining: 0, reset_after: wait, exact: false, decided_by: DecidedBy::Ceiling, part: 0 };
+        // All of it is used: what is kept of an idle key does not tell when it was.
+        let reset_after = wait.max(self.defined.load().period);
+        let facts = StoreFacts { remaining: 0, reset_after, exact: false, decided_by: DecidedBy::Ceiling, part: 0 };
         Some(Decision::denied_by_store(facts, wait))
     }
 
@@ -215,8 +216,9 @@ impl Keys {
         if let Some(tracked) = segment.table.find_mut(hash, |tracked| *tracked.key == *key) {
             return tracked.entry(limit);
         }
-        let entry = Arc::new(Entry::new(limit, key, hash, None));
-        if segment.table.len() < segment.bound || segment.sweep() {
+        let has_room = segment.table.len() < segment.bound || segment.sweep();
+        let entry = Arc::new(Entry::new(limit, key, hash, None, has_room));
+        if has_room {
             let tracked = Tracked { hash, key: key.into(), state: Tracking::InUse(Arc::clone(&entry)) };
             segment.table.insert_unique(hash, tracked, |tracked| tracked.hash);
         }
@@ -278,7 +280,7 @@ impl Tracked {
             Tracking::Idle { shut_until, lately } => (limit.counts(*lately), *shut_until),
             Tracking::Without { shut_until, counts } => (Arc::clone(counts), *shut_until),
         };
-        let entry = Arc::new(Entry::new(limit, &self.key, self.hash, Some(counts)));
+        let entry = Arc::new(Entry::new(limit, &self.key, self.hash, Some(counts), true));
         entry.shut(limit.clock.now(), shut_until);
         self.state = Tracking::InUse(Arc::clone(&entry));
         entry

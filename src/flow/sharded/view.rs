@@ -113,6 +113,12 @@ impl View {
         self.lanes.iter().map(shut_until).min().unwrap_or(0)
     }
 
+    /// When some shard could grant something, by the same; 0 if one can.
+    pub(super) fn opens_at(&self, now: Micros) -> Micros {
+        let opens_at = |lane: &Arc<Lane>| lane.ceiling.known().opens_at(&lane.share, now);
+        self.lanes.iter().map(opens_at).min().unwrap_or(0)
+    }
+
     /// Whether some share is on its way, or all are to come home for another definition.
     pub(super) fn is_moving(&self) -> bool {
         self.ledger.next.is_some() || self.ledger.grants.iter().any(|grant| grant.status != Status::Live)
