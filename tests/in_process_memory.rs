@@ -54,7 +54,7 @@ async fn a_denial_in_process_allocates_nothing() {
     }
 }
 
-/// A call that finds the purse low has it filled, which takes a task; no other allocates anything.
+/// Also not one that finds the purse low, and has it filled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_admission_by_a_lease_allocates_nothing() {
     let _one = ONE.lock().await;
@@ -65,7 +65,7 @@ async fn an_admission_by_a_lease_allocates_nothing() {
         let limit = builder.build().unwrap().define_leased("api", text.parse().unwrap(), Leases::new()).unwrap();
         limit.plan("hot").await.unwrap();
         let hot = limit.handle("hot").unwrap();
-        let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>() as usize;
+        let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>();
         let (mut asked, mut by_lease, mut allocating, mut before) = (0, 0, 0, 0);
         // A second of warm-up, in which vectors grow as well.
         let warm = std::time::Instant::now();
@@ -87,8 +87,8 @@ async fn an_admission_by_a_lease_allocates_nothing() {
         println!("{text}: {by_lease} of {asked} by leases, {allocating} of them allocated, {runs} runs");
         // A machine that stands still for some milliseconds has calls that find nothing: how many is its affair.
         assert!(by_lease > asked / 2, "{text}: only {by_lease} of {asked} by leases");
-        assert!(allocating <= runs + 1, "{text}: {allocating} calls allocated, for {runs} runs");
-        assert!(allocating < CALLS / 20, "{text}: {allocating} of {by_lease} calls allocated");
+        assert!(runs > 0, "{text}: the purse was never filled");
+        assert_eq!(allocating, 0, "{text}: of {by_lease} calls");
     }
 }
 
@@ -156,4 +156,24 @@ async fn a_key_that_was_seen_takes_little_and_all_of_them_are_bounded() {
     let before = heap::bytes_of_all();
     see_once(&few, 1_000..21_000).await;
     falls_to("room for 1,000 keys", before, 200 * 1_000).await;
+}
+
+/// Its plan is kept while it is idle, so it takes more, but not without end: the tables bound those, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_split_keeps_its_plan_and_is_bounded() {
+    const KEYS: usize = 1_000;
+    let _one = ONE.lock().await;
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0).max_keys(KEYS), "token-bucket 100/min burst 100");
+    see_once(&limit, 0..100).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = heap::bytes_of_all();
+    for round in 1..=3 {
+        see_once(&limit, round * KEYS..(round + 1) * KEYS).await;
+        falls_to("4,000 bytes a key that is split", before, 4_000 * KEYS as isize).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    println!("{} bytes for {KEYS} keys that are split", heap::bytes_of_all() - before);
+    let split = limit.plan(format!("key:{}", 4 * KEYS - 1)).await.unwrap();
+    assert_eq!(split.shards.len(), 3);
 }

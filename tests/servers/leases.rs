@@ -56,6 +56,24 @@ async fn spend_all(hot: &Handle) -> u64 {
     admitted
 }
 
+/// What a process holds is bounded by the keys that it tracks: of more than those, the store decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_keys_that_are_tracked_have_leases() {
+    let server = Server::start(&[]);
+    // Rounded up to one in each of 64 segments.
+    let (_limiter, limit) = leased(client(&server).max_keys(1), "token-bucket 1000/s burst 1000", long());
+    let handles: Vec<Handle> = (0..500).map(|number| limit.handle(format!("key:{number}")).unwrap()).collect();
+    let mut leased = vec![false; handles.len()];
+    for _ in 0..10 {
+        for (hot, leased) in handles.iter().zip(&mut leased) {
+            *leased |= hot.acquire().await.unwrap().decided_by() == DecidedBy::Lease;
+        }
+        tokio::time::sleep(10 * MOMENT).await;
+    }
+    let leased = leased.into_iter().filter(|leased| *leased).count();
+    assert!((1..=64).contains(&leased), "{leased}");
+}
+
 /// What two clients admitted and what the store has after both gave back is the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_returned_and_what_was_admitted_is_the_limit() {

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Outcome, Work};
-use super::lane::Lane;
 use super::purse::{Lease, Purse};
 use super::round::Decided;
 use super::settle::lane_of;
-use super::view::View;
 use crate::clock::Micros;
 use crate::limit::Share;
 use crate::selector::Candidates;
@@ -27,13 +28,17 @@ pub(super) struct Leasing {
     keys: Mutex<Leased>,
     /// Shared by those who fill a purse; alone has it who gives everything back, so that nothing is on its way then.
     filling: tokio::sync::RwLock<()>,
+    /// Wakes that task when a purse is low.
+    is_low: Notify,
 }
 
 #[derive(Default)]
 struct Leased {
     entries: Vec<Arc<Entry>>,
-    /// A task gives back what expires.
+    /// A task gives back what expires, and has purses filled.
     swept: bool,
+    /// Those it is to see to.
+    low: Vec<Arc<Entry>>,
 }
 
 impl Leasing {
@@ -44,58 +49,68 @@ impl Leasing {
             ttl: micros(leases.ttl),
             keys: Mutex::default(),
             filling: tokio::sync::RwLock::default(),
+            is_low: Notify::new(),
         }
     }
 }
 
 impl SharedLimit {
-    /// Has a task fill the key's purse, unless one is at it.
+    /// Has a task fill the key's purse, unless one is at it. Whoever holds permits has a task that does: that takes no memory here.
     #[inline(never)]
     pub(super) fn refill(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse) {
+        let Some(leasing) = &self.leasing else { return };
         if purse.refilling.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
-        let task = async move {
-            limit.fill(&entry).await;
-            limit.rest(entry);
-        };
-        // Without a runtime it can't be: then calls go to the store, and fail there.
-        if self.engine.spawn(task).is_err() {
-            purse.refilling.store(false, Ordering::Release);
+        {
+            let leased = &mut *lock(&leasing.keys);
+            if leased.swept {
+                leased.low.push(Arc::clone(entry));
+                leasing.is_low.notify_one();
+                return;
+            }
         }
+        self.spawn_filling(Arc::clone(entry));
+    }
+
+    fn spawn_filling(self: &Arc<Self>, entry: Arc<Entry>) {
+        // Without a runtime it is dropped: then calls go to the store, and fail there.
+        let (limit, filling) = (Arc::clone(self), Filling(entry));
+        let _ = self.engine.spawn(async move {
+            limit.fill(&filling.0).await;
+            let entry = Arc::clone(&filling.0);
+            drop(filling);
+            limit.rest(entry);
+        });
     }
 
     /// One lease from each shard at the most.
     async fn fill(self: &Arc<Self>, entry: &Arc<Entry>) {
         let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
-        let _done = Refilling(purse);
         let _filling = leasing.filling.read().await;
-        for _ in 0..entry.view().lanes.len() {
+        let first = {
+            let (view, now) = (entry.load(), self.clock.now());
+            let turn = entry.next_turn(&view, now);
+            self.selector.select(&Candidates { lanes: &view.lanes, turn, now })
+        };
+        for step in 0..entry.load().lanes.len() {
             let (view, now) = (entry.view(), self.clock.now());
             let most: u64 = view.lanes.iter().map(|lane| lane.burst / PART).sum();
             let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon).min(most);
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
-            let Some((lane, permits)) = self.lender(entry, &view, wanted, now) else { return };
-            let due = now + self.timeout.as_micros() as Micros;
-            match self.ask(entry, lane, Work::Lease(permits), (now, due)).await {
+            let lane = &view.lanes[first.wrapping_add(step) % view.lanes.len()];
+            let permits = wanted.min(lane.burst / PART).min(lane.most(now));
+            if permits == 0 || !lane.is_open(1, now) {
+                continue;
+            }
+            match self.ask(entry, lane, Work::Lease(permits), (now, now + self.deadline)).await {
                 Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, &found),
-                Ok(_) | Err(Miss::Stale) => {}
-                Err(Miss::Failed(_) | Miss::Ended { .. }) => return,
+                // Another shard may have what this one has not, or does not say.
+                Ok(_) | Err(Miss::Stale | Miss::Failed(_)) => {}
+                Err(Miss::Ended { .. }) => return,
             }
         }
-    }
-
-    /// The shard to ask next, and for how much; none if none could have anything.
-    fn lender<'a>(&self, entry: &Entry, view: &'a View, wanted: u64, now: Micros) -> Option<(&'a Arc<Lane>, u64)> {
-        let lanes = &view.lanes;
-        let first = self.selector.select(&Candidates { lanes, turn: entry.next_turn(view, now), now }) % lanes.len();
-        let mut open =
-            (0..lanes.len()).map(|step| &lanes[(first + step) % lanes.len()]).filter(|lane| lane.is_open(1, now));
-        let lane = open.next()?;
-        let permits = wanted.min(lane.burst / PART).min(lane.most(now));
-        (permits > 0).then_some((lane, permits))
     }
 
     fn take_in(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, leasing: &Leasing, found: &Outcome) {
@@ -126,8 +141,19 @@ impl SharedLimit {
     /// Gives back what expires, and all that is held by keys that fell quiet, until nobody holds anything.
     async fn sweep(self: Arc<Self>) {
         let Some(leasing) = &self.leasing else { return };
+        let (pause, mut low) = (Duration::from_micros(leasing.ttl / 2), Vec::new());
+        let mut next = Instant::now() + pause;
         loop {
-            tokio::time::sleep(Duration::from_micros(leasing.ttl / 2)).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = leasing.is_low.notified() => {
+                    // One list for the other: neither is made anew.
+                    std::mem::swap(&mut low, &mut lock(&leasing.keys).low);
+                    low.drain(..).for_each(|entry| self.spawn_filling(entry));
+                    continue;
+                }
+            }
+            next = Instant::now() + pause;
             let entries = lock(&leasing.keys).entries.clone();
             let quiet: Vec<bool> = entries.iter().map(|entry| self.look_through(entry)).collect();
             let ended = {
@@ -136,7 +162,7 @@ impl SharedLimit {
                 let mut quiet = quiet.iter();
                 let struck_off = |entry: &Entry| entry.purse.as_ref().is_none_or(|purse| purse.is_struck_off());
                 leased.entries.retain(|entry| !(quiet.next() == Some(&true) && struck_off(entry)));
-                leased.swept = !leased.entries.is_empty();
+                leased.swept = !(leased.entries.is_empty() && leased.low.is_empty());
                 !leased.swept
             };
             entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.rest(entry));
@@ -196,11 +222,13 @@ impl SharedLimit {
     }
 }
 
-/// Whoever fills a purse says so until he is done, or gone.
-struct Refilling<'a>(&'a Purse);
+/// Whoever fills a key's purse says so until he is done, or gone.
+struct Filling(Arc<Entry>);
 
-impl Drop for Refilling<'_> {
+impl Drop for Filling {
     fn drop(&mut self) {
-        self.0.refilling.store(false, Ordering::Release);
+        if let Some(purse) = &self.0.purse {
+            purse.refilling.store(false, Ordering::Release);
+        }
     }
 }
