@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::shared::{BURST, Cluster, Layout, PARTIAL, client_of, define, eventually, left, lent, sums, take_all};
+use crate::shared::{
+    BURST, Cluster, Layout, PARTIAL, Server, client, client_of, define, eventually, left, lent, sums, take_all,
+};
 use shardlimit::{Candidates, Decision, Error, ErrorKind, NamedLimit, Selector};
 use tokio::task::JoinSet;
 
@@ -43,6 +45,25 @@ impl Tally {
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+/// Runs are what a server was sent: while it is dead there are none, however many calls there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_never_sent_is_no_run() {
+    let mut server = Server::start(&[]);
+    let hot = define(client(&server), "token-bucket 1000/day burst 1000").handle("hot").unwrap();
+    let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>();
+    for _ in 0..10 {
+        assert!(hot.acquire().await.unwrap().is_allowed());
+    }
+    assert_eq!(runs(), 10);
+    server.kill();
+    for _ in 0..50 {
+        let _ = tokio::time::timeout(HANGS, hot.acquire()).await.expect("a call never hangs");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // One may have left before it was known that nobody listens.
+    assert!(runs() <= 11, "{}", runs());
 }
 
 /// By command nothing is lost: the replica has every write before it takes over.

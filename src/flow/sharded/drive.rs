@@ -103,8 +103,10 @@ async fn send(
         arguments: &|command| run.write(command),
         sent: &round.sent,
     };
-    lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.transport.run(&request).await;
+    if !matches!(reply, Err(Fault::NotSent(_))) {
+        lane.counts.runs.fetch_add(1, Ordering::Relaxed);
+    }
     let parsed = |value| Reply::parse(value, &sealed.asks).map_err(|bad| Fault::Unknown(bad.to_string()));
     match reply.and_then(parsed) {
         Ok(reply) => {
