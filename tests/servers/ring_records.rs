@@ -75,6 +75,27 @@ fn pass(mut from: TcpStream, mut to: TcpStream, look: impl Fn(&[u8])) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
+/// A node of another ring has a record with a higher number: whoever took it in would follow that one, and leave its own nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_another_ring_is_not_taken_in() {
+    let servers = Server::start_many(4, &[]);
+    let [a, b, c, d] = [0, 1, 2, 3].map(|number: usize| url(&servers[number]));
+    let (ours, theirs) = (client(&[a]), client(&[b.clone(), c]));
+    for limiter in [&ours, &theirs] {
+        assert!(define(limiter).acquire("hot").await.unwrap().is_allowed());
+    }
+    ring(&theirs).add(&d).await.unwrap();
+    let before = record(&servers[0]).unwrap();
+    let refused = ring(&ours).add(&b).await.unwrap_err();
+    assert!(refused.to_string().contains("another ring"), "{refused}");
+    assert_eq!(record(&servers[0]).unwrap(), before);
+    // Once it is theirs no more, and empty, it is as good as any.
+    ring(&theirs).remove(b.trim_start_matches("redis://")).await.unwrap();
+    cmd("FLUSHALL").exec(&mut servers[1].connection()).unwrap();
+    theirs.shutdown(Duration::from_secs(1)).await.unwrap();
+    ring(&ours).add(&b).await.unwrap();
+}
+
 /// Some read the record, and are held up before they write the next one. Meanwhile another change is made, and keys move by it. What
 /// comes late must not be taken: nobody would look for those keys where they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::watcher::{PERIOD, Say, ask_all};
+use super::watcher::{Heard, PERIOD, Say, ask_all};
 use super::{Known, Member, Record, Ring};
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
@@ -36,8 +36,16 @@ impl Ring {
         let record = self.latest(router).await?;
         if let Change::Add(member) = &change {
             let answers = ask_all(router, vec![member.clone()], Say::Nothing).await;
-            if let Some(Err(why)) = answers.into_values().next() {
-                return Err(refused(&format!("the node can't be used ({why})")));
+            match answers.into_values().next() {
+                Some(Err(why)) => return Err(refused(&format!("the node can't be used ({why})"))),
+                // Its record may have the higher number: then all clients of this ring would follow it.
+                Some(Ok(Heard { record: Some(theirs), .. })) if !record.is_akin_to(&theirs) => {
+                    let nodes: Vec<&str> = theirs.members.iter().map(|member| &*member.name).collect();
+                    let why =
+                        format!("the node is of another ring, of {}; remove it there, and empty it", nodes.join(", "));
+                    return Err(refused(&why));
+                }
+                Some(Ok(_)) | None => {}
             }
             let address = self.address_of(member);
             let same =
