@@ -13,7 +13,7 @@ use crate::folder::Folder;
 use crate::judge::{Case, Figures, Promise, judge};
 use crate::network;
 use crate::options::Suite;
-use crate::stage::Stage;
+use crate::stage::{Marks, Stage};
 use crate::{agree, counted, distinct, gone, once, report};
 use once::split;
 
@@ -121,10 +121,17 @@ pub(crate) fn suite(suite: &Suite) -> Result<bool, Failure> {
     Ok(well)
 }
 
-/// One master that stops takes its part of the limit, and no more; one that is replaced is missed for as long as that takes.
-fn promise(suite: &Suite, fault: &Fault) -> Promise {
+/// One master that stops takes its part of the limit, and no more; one that is replaced is missed for as long as that takes. Where no
+/// process reaches a shard, all of them together admit a part of what it would have.
+fn promise(suite: &Suite, fault: &Fault, stage: &Stage, marks: &Marks) -> Promise {
     let no_errors = suite.settings.policy != FailurePolicy::Error;
-    let promise = Promise { no_errors, ..Promise::default() };
+    let by_policy = match (fault.name, suite.settings.policy) {
+        ("kill-one" | "kill-home" | "kill-two" | "kill-all" | "kill-migrating" | "stop" | "maxmemory", policy) => {
+            policy_rate(policy, suite, stage, marks)
+        }
+        _ => None,
+    };
+    let promise = Promise { no_errors, by_policy, ..Promise::default() };
     match fault.name {
         "stop" if !suite.full_coverage && suite.replicas == 0 => {
             Promise { least: 2.0 / 3.0, p99: Some(2.0), ..promise }
@@ -132,6 +139,17 @@ fn promise(suite: &Suite, fault: &Fault) -> Promise {
         "kill-one" | "kill-home" | "lag" if suite.replicas > 0 => Promise { normal_within: Some(SECOND), ..promise },
         _ => promise,
     }
+}
+
+/// Permits a second that the policy may admit in place of the shards that nobody reaches, as the documentation states it.
+fn policy_rate(policy: FailurePolicy, suite: &Suite, stage: &Stage, marks: &Marks) -> Option<f64> {
+    let FailurePolicy::Local { ratio } = policy else { return None };
+    let period = suite.settings.limit.period().as_secs_f64();
+    let span = period.clamp(1.0, 60.0);
+    // A cluster that has lost more than one of three, or wants all slots covered, answers for none.
+    let is_down = suite.full_coverage || marks.sick.len() > 1;
+    let away = stage.shards.iter().filter(|shard| is_down || marks.sick.contains(&shard.node));
+    Some(ratio * away.map(|shard| shard.permits as f64 / period + shard.burst as f64 / span).sum::<f64>())
 }
 
 fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
@@ -170,7 +188,7 @@ fn run(suite: &Suite, fault: &Fault) -> Result<Figures, Failure> {
             extra: fault.extra.permits(&stage, settings, &marks, &records),
             by_own_clock: fault.extra == Extra::Clock,
             steady: !fault.needs.silence,
-            promise: promise(suite, fault),
+            promise: promise(suite, fault, &stage, &marks),
         },
     ))
 }

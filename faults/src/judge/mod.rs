@@ -44,6 +44,8 @@ pub(crate) struct Promise {
     /// p99 of healthy shards, against that of before.
     pub p99: Option<f64>,
     pub normal_within: Option<Nanos>,
+    /// Permits a second that the policy admits at the most in all processes together, while no process reaches the shard.
+    pub by_policy: Option<f64>,
 }
 
 /// What a fault did to the calls.
@@ -65,6 +67,8 @@ pub(crate) struct Figures {
     /// Of calls that healthy shards allowed: p99 before and during the fault.
     pub p99: Option<(Nanos, Nanos)>,
     pub lasted: Nanos,
+    /// From the first deed until the policy admitted its last call.
+    pub without: Nanos,
     /// From the end of the fault until shards decided again, and the limit was used.
     pub normal_after: Option<Nanos>,
     pub promise: Promise,
@@ -80,6 +84,8 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
     let troubles = calls.iter().filter(|call| call.is_troubled());
     let rate = case.limit.permits() as f64 / case.limit.period().as_secs_f64();
     let flow = flow::Flow::new(&calls, rate);
+    let by_policy = calls.iter().filter(|call| call.by_policy && call.outcome == Outcome::Allowed);
+    let last = by_policy.filter_map(|call| call.end).max().unwrap_or_default();
     Figures {
         tally: Tally::of(records),
         troubles_before: troubles.filter(|call| call.end.is_some_and(|end| end < marks.begin)).count(),
@@ -93,6 +99,7 @@ pub(crate) fn judge(records: &[Record], case: &Case<'_>) -> Figures {
         least: if case.steady { flow.least(marks.begin, marks.end) } else { f64::NAN },
         p99: flow::p99_of(&calls, case.healthy, marks),
         lasted: marks.end - marks.begin,
+        without: last.saturating_sub(marks.begin),
         normal_after: if case.steady { flow.normal_after(marks.end) } else { flow.calm_after(marks.end) },
         promise: case.promise,
     }
@@ -129,10 +136,16 @@ impl Figures {
         if self.normal_after.is_none() {
             wrongs.push("it did not get normal again".into());
         }
-        let Promise { no_errors, least, p99, normal_within } = self.promise;
+        let Promise { no_errors, least, p99, normal_within, by_policy } = self.promise;
         let errors = self.tally.errors();
         if no_errors && errors > 0 {
             wrongs.push(format!("{errors} errors"));
+        }
+        let admitted = self.tally.by_policy.0;
+        if let Some(rate) = by_policy
+            && admitted as f64 > rate * self.without as f64 / SECOND as f64
+        {
+            wrongs.push(format!("the policy admitted {admitted}, where {rate:.0} a second are stated"));
         }
         if self.least < least {
             wrongs.push(format!("{:.0} % of the limit in one second", self.least * 100.0));
@@ -156,9 +169,10 @@ mod tests {
     use super::*;
 
     fn sound() -> Figures {
-        let promise = Promise { no_errors: true, least: 0.6, p99: Some(2.0), normal_within: Some(SECOND) };
+        let promise =
+            Promise { no_errors: true, least: 0.6, p99: Some(2.0), normal_within: Some(SECOND), by_policy: Some(10.0) };
         Figures {
-            tally: Tally { calls: 1_000, ..Tally::default() },
+            tally: Tally { calls: 1_000, by_policy: (20, 0), ..Tally::default() },
             troubles_before: 0,
             longest: 0,
             late: 0,
@@ -167,6 +181,7 @@ mod tests {
             least: 0.6,
             p99: Some((10, 20)),
             lasted: SECOND,
+            without: 2 * SECOND,
             normal_after: Some(SECOND),
             promise,
         }
@@ -178,6 +193,7 @@ mod tests {
         let unknown = Tally { errors: [(Outcome::Unknown, 1)].into(), ..Tally::default() };
         for bad in [
             Figures { tally: unknown.clone(), ..sound() },
+            Figures { tally: Tally { by_policy: (21, 0), ..Tally::default() }, ..sound() },
             Figures { least: 0.59, ..sound() },
             Figures { p99: Some((10, 21)), ..sound() },
             Figures { normal_after: Some(SECOND + 1), ..sound() },
