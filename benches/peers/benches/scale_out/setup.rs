@@ -95,7 +95,8 @@ impl Caller for Client {
 fn split(runtime: &Runtime, cluster: &Cluster, name: &str, selector: impl Selector) -> Handle {
     let builder = Limiter::builder().redis(cluster::urls(cluster)).shards(Shards::PerMaster).selector(selector);
     // A capped server stands still for most of the time; that is no fault here.
-    let limiter = builder.timeout(Duration::from_secs(30)).build().expect("valid settings");
+    let patient = builder.timeout(Duration::from_secs(30)).deadline(Duration::from_secs(30));
+    let limiter = patient.build().expect("valid settings");
     let limit = limiter.define(name, LIMIT.parse().expect("a limit")).expect("a name");
     let handle = limit.handle("item:42").expect("a key");
     let patience = Instant::now();

@@ -28,6 +28,8 @@ pub enum Outcome {
 impl From<Result<shardlimit::Decision, shardlimit::Error>> for Outcome {
     fn from(answer: Result<shardlimit::Decision, shardlimit::Error>) -> Self {
         match answer {
+            // Not by what is measured.
+            Ok(decision) if decision.decided_by() == shardlimit::DecidedBy::Fallback => Self::Failed,
             Ok(decision) if decision.is_allowed() => Self::Allowed,
             Ok(_) => Self::Denied,
             Err(_) => Self::Failed,
