@@ -87,6 +87,17 @@ async fn no_secret_is_ever_shown() {
     assert!(told.contains("HELLO 3 AUTH gateway ***"), "{told}");
     seen.push(("a server that repeats everything", told));
 
+    for late in [&b"EVALSHA"[..], b"CLUSTER"] {
+        echo.attack(move |words, to| match words.first() {
+            Some(word) if word == late => Act::Done(to.write_all(format!("-ERR {PASSWORD}?\r\n").as_bytes())),
+            _ => Act::Honest,
+        });
+        // Any password is right for a user without one.
+        let told = all_that_shows(with(url("default", echo.port()))).await;
+        assert!(told.contains("ERR ***?"), "{told}");
+        seen.push(("a server that repeats it after the log-in", told));
+    }
+
     let (folder, papers) = (Folder::new("secrets"), Papers::new());
     let (_tls_server, kept) = papers.server(&folder.0);
     let tls_port = kept.number;

@@ -63,10 +63,14 @@ impl Dial {
     /// Why it could not be opened, without the password: servers that do not know HELLO repeat the words that came with it.
     pub(super) fn explain(&self, error: &RedisError) -> String {
         let text = error.to_string();
-        let text = text.split(", with args").next().unwrap_or_default();
+        said(&self.hide(text.split(", with args").next().unwrap_or_default()))
+    }
+
+    /// The same text without the password: a server may repeat it whenever it likes.
+    pub(super) fn hide(&self, text: &str) -> String {
         match self.redis.password() {
-            Some(password) if !password.is_empty() => said(&text.replace(password, "***")),
-            _ => said(&text),
+            Some(password) if !password.is_empty() => text.replace(password, "***"),
+            _ => text.into(),
         }
     }
 

@@ -89,6 +89,17 @@ impl Fault {
         }
     }
 
+    /// The same with other words for what was said.
+    pub(super) fn told(self, other: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Self::Unavailable(said) => Self::Unavailable(other(&said)),
+            Self::Refused(said) => Self::Refused(other(&said)),
+            Self::NotSent(why) => Self::NotSent(other(&why)),
+            Self::Unknown(why) => Self::Unknown(other(&why)),
+            Self::Moved { .. } | Self::Ask { .. } | Self::TryAgain | Self::Left | Self::NoScript => self,
+        }
+    }
+
     /// What happened, for a log or as a part of another message.
     pub(crate) fn what(self) -> String {
         match self {

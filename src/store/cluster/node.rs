@@ -15,7 +15,7 @@ use crate::observe;
 use crate::retries::Backoff;
 use crate::said::said;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::wire::Script;
 
 /// The longest that opening a connection may take: name, handshake, log-in and scripts.
@@ -32,6 +32,8 @@ pub(crate) struct Node {
     /// Held by whoever opens a connection: the others wait for it, and take what it got.
     opening: tokio::sync::Mutex<Attempts>,
     opened: AtomicU64,
+    /// No connection is to be opened any more.
+    closed: AtomicBool,
     /// Rung when the connection is lost.
     lost: Arc<Notify>,
     pub breaker: Breaker,
@@ -58,11 +60,17 @@ impl Node {
     pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
         let (dial, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
         let (breaker, reconnect, born) = (Breaker::new(settings.breaker), settings.reconnect, Instant::now());
-        Self { address, dial, link: Arc::default(), opening, opened: AtomicU64::new(0), lost, breaker, reconnect, born }
+        let (link, opened, closed) = (Arc::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Self { address, dial, link, opening, opened, closed, lost, breaker, reconnect, born }
     }
 
     pub(crate) fn is_connected(&self) -> bool {
         self.link.load().is_some()
+    }
+
+    /// What a server said, without the password.
+    pub(super) fn hide(&self, said: &str) -> String {
+        self.dial.hide(said)
     }
 
     /// Sends one command; with `asking`, together with ASKING in one pipeline, so that nothing comes between them.
@@ -118,7 +126,7 @@ impl Node {
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
             self.forget(link.number);
         }
-        let answer = Fault::check(&self.address, reply)?;
+        let answer = Fault::check(&self.address, reply).map_err(|fault| fault.told(|said| self.hide(said)))?;
         if !matches!(answer, Value::Array(_)) {
             // Not even of the right kind: answers and requests may have come out of step.
             self.forget(link.number);
@@ -159,7 +167,8 @@ impl Node {
             pipeline.add_command(command.clone());
         }
         let replies = link.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
-        replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, said(&link.opened.explain(error)))))
+        let told = |error| self.hide(&said(&link.opened.explain(error)));
+        replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, told(error))))
     }
 
     /// The connection, opened if there is none. Between failed attempts everybody fails at once.
@@ -189,6 +198,12 @@ impl Node {
                 *attempts = Attempts::default();
                 let link = Arc::new(link);
                 self.link.store(Some(Arc::clone(&link)));
+                // Whoever closes it says so first, and then takes what he finds: one of the two sees the other.
+                fence(Ordering::SeqCst);
+                if self.closed.load(Ordering::Relaxed) {
+                    self.link.store(None);
+                    return Err(Fault::NotSent("the limiter was shut down".into()));
+                }
                 observe::connected(&self.address);
                 Ok(link)
             }
@@ -238,8 +253,10 @@ impl Node {
         Ok(Link { number, opened, silent_since: AtomicU64::new(0) })
     }
 
-    /// Lets go of the connection: it is closed when what is on its way there has come to its end.
+    /// Lets go of the connection, also of one that is being opened: it is closed when what is on its way there has come to its end.
     pub(in crate::store) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         self.link.store(None);
     }
 

@@ -75,7 +75,7 @@ async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
             let Address { host, port } = &node.address;
             return Ok(parse::single_server(host, *port));
         }
-        return Err(format!("{} says {}", node.address, said(error)));
+        return Err(format!("{} says {}", node.address, node.hide(&said(error))));
     }
     parse::topology(&node.address.host, slots, info).map_err(|bad| {
         observe::topology_refused(&node.address, &bad);
