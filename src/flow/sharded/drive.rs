@@ -117,7 +117,7 @@ async fn send(
         }
         Err(fault) => {
             observe::fault(&limit.name, &entry.key, &fault);
-            lane.failed(limit.clock.now(), &fault.clone().what());
+            lane.failed(sent, limit.clock.now(), &fault.clone().what());
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
             if !matches!(fault, Fault::Unknown(_)) {
                 lane.keep(refunds);

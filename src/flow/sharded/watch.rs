@@ -67,7 +67,7 @@ impl<'a> Watch<'a> {
         let mut late = Late::default();
         round.expire(now, &mut late);
         if late.calls > 0 {
-            self.lane.counts.health.overdue(now);
+            self.lane.overdue(now, now);
             self.limit.engine.transport.is_overdue(self.lane.slot);
         }
         self.lane.expire(now, &mut late);

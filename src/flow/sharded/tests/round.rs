@@ -291,7 +291,7 @@ fn who_is_late_is_told_what_happened_the_last_time() {
     };
     let round = new_round();
     assert!(!said(&round).contains("the last time"));
-    round.lane.failed(NOW, "nobody is there");
+    round.lane.failed(NOW, NOW, "nobody is there");
     let error = said(&round);
     assert!(error.contains("by the deadline (the last time: nobody is there); nothing was charged"), "{error}");
     round.lane.counts.health.answered();

@@ -1,0 +1,41 @@
+//! Policies that are exchanged while a shard is away, and callers who have less time than others.
+
+use std::time::{Duration, Instant};
+
+use crate::shared::{Server, client};
+use shardlimit::{Builder, DecidedBy, FailurePolicy, Handle, Shards};
+
+const MOMENT: Duration = Duration::from_micros(300);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn alone(server: &Server) -> Builder {
+    client(server).shards(Shards::Off).deadline(SECOND)
+}
+
+/// Asks as fast as it goes, for so long. What was admitted without the shard, a second.
+async fn admitted(hot: &Handle, seconds: u32) -> f64 {
+    let (begun, mut admitted) = (Instant::now(), 0);
+    while begun.elapsed() < seconds * SECOND {
+        let decision = hot.acquire().await.unwrap();
+        admitted += u32::from(decision.is_allowed() && decision.decided_by() == DecidedBy::Fallback);
+        tokio::time::sleep(MOMENT).await;
+    }
+    f64::from(admitted) / begun.elapsed().as_secs_f64()
+}
+
+/// What was granted before the fault was forgotten when it was first asked for, and the first ratio counted to the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_goes_by_what_was_granted_before_the_fault() {
+    let mut server = Server::start(&[]);
+    let limiter = alone(&server).on_failure(FailurePolicy::Closed).build().unwrap();
+    let hot = limiter.define("api", "token-bucket 400/s burst 40".parse().unwrap()).unwrap().handle("hot").unwrap();
+    assert!(admitted(&hot, 3).await < 1.0, "the store decides");
+    server.kill();
+    assert!(admitted(&hot, 3).await < 1.0, "nobody does");
+    for (ratio, rate) in [(0.5, 200.0), (0.1, 40.0), (1.0, 400.0)] {
+        limiter.set_failure_policy(FailurePolicy::Local { ratio }).unwrap();
+        let admitted = admitted(&hot, 2).await;
+        // Below it on a machine that is busy; above it by what the bucket holds.
+        assert!(admitted > 0.5 * rate && admitted < 1.1 * rate + 1.0, "{admitted} of {rate} a second");
+    }
+}
