@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::shared::{Server, client};
-use shardlimit::{Builder, DecidedBy, FailurePolicy, Handle, Shards};
+use crate::shared::{BURST, Server, client, eventually, left};
+use shardlimit::counter::CounterSettings;
+use shardlimit::{BreakerState, Builder, DecidedBy, ErrorKind, FailurePolicy, Handle, Shards};
 
 const MOMENT: Duration = Duration::from_micros(300);
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,4 +39,31 @@ async fn a_policy_goes_by_what_was_granted_before_the_fault() {
         // Below it on a machine that is busy; above it by what the bucket holds.
         assert!(admitted > 0.5 * rate && admitted < 1.1 * rate + 1.0, "{admitted} of {rate} a second");
     }
+}
+
+/// A caller with little time had the shard given up, and the master with it, for all who have more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_has_no_time_says_nothing_of_the_master() {
+    let server = Server::start(&[]);
+    let limiter = alone(&server).deadline(30 * SECOND).build().unwrap();
+    let limit = limiter.define("api", "token-bucket 300/day burst 300".parse().unwrap()).unwrap();
+    let counters = limiter.counters("clicks", CounterSettings::new(86_400 * SECOND)).unwrap();
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    assert_eq!(counters.get("k").await, Ok(0));
+    tokio::time::sleep(SECOND / 10).await;
+    server.pause();
+    let brief = Duration::from_millis(20);
+    let error = limit.deadline(brief).acquire("hot").await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Unknown, "deadline"), "{error}");
+    assert_eq!(counters.deadline(brief).get("k").await.unwrap_err().kind(), ErrorKind::Unknown);
+    assert!(limiter.breakers().iter().all(|(_, state)| *state == BreakerState::Closed), "{:?}", limiter.breakers());
+    let others = tokio::spawn({
+        let limit = limit.clone();
+        async move { limit.acquire("hot").await }
+    });
+    tokio::time::sleep(SECOND / 10).await;
+    assert!(!others.is_finished(), "{:?}", others.await);
+    server.resume();
+    assert!(others.await.unwrap().unwrap().is_allowed());
+    eventually("what came too late is back", async || left(&limit, "hot").await == BURST - 2).await;
 }

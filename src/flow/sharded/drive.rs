@@ -173,7 +173,7 @@ async fn answered(
     }
     let now = limit.clock.now();
     // One that takes longer than anybody waits for it is no help: the next try will tell.
-    if now.saturating_sub(sent) < limit.deadline {
+    if now.saturating_sub(sent) < limit.deadline || round.is_waited_for(now) {
         lane.answered(now);
     }
     limit.pay(entry, lane);

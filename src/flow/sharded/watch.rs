@@ -20,18 +20,22 @@ pub(super) struct Watch<'a> {
     /// it as it is: so it is set once in a deadline, and not for every round.
     timer: Option<Pin<Box<Sleep>>>,
     set_for: Micros,
+    /// When the round counts as overdue, once a call was let go: by the limiter's deadline. One call that has less time than
+    /// others says nothing of the shard.
+    overdue_at: Micros,
 }
 
 impl<'a> Watch<'a> {
     pub(super) fn new(limit: &'a SharedLimit, lane: &'a Arc<Lane>) -> Self {
-        Self { limit, lane, timer: None, set_for: Micros::MAX }
+        Self { limit, lane, timer: None, set_for: Micros::MAX, overdue_at: Micros::MAX }
     }
 
     /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
     /// and behind it.
     pub(super) async fn over(&mut self, round: &Arc<Round>, mut sending: Pin<&mut impl Future<Output = ()>>) {
+        self.overdue_at = Micros::MAX;
         loop {
-            self.set(round.first_due().min(self.lane.first_due()));
+            self.set(round.first_due().min(self.lane.first_due()).min(self.overdue_at));
             let timer = self.timer.as_mut().expect("it was just set");
             tokio::select! {
                 biased;
@@ -62,17 +66,28 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn look(&self, round: &Round) {
+    fn look(&mut self, round: &Round) {
         let now = self.limit.clock.now();
         let mut late = Late::default();
         round.expire(now, &mut late);
         if late.calls > 0 {
-            self.lane.overdue(now, now);
-            self.limit.engine.transport.is_overdue(self.lane.slot);
+            self.overdue_at = round.since() + self.limit.deadline;
+        }
+        if now >= self.overdue_at {
+            self.overdue_at = Micros::MAX;
+            self.limit.overdue(self.lane, round.since(), now);
         }
         self.lane.expire(now, &mut late);
         self.limit.failures.late.fetch_add(late.calls, Ordering::Relaxed);
         late.wake();
+    }
+}
+
+impl SharedLimit {
+    /// What a shard was asked `then` has no answer by the deadline.
+    pub(super) fn overdue(&self, lane: &Lane, then: Micros, now: Micros) {
+        lane.overdue(then, now);
+        self.engine.transport.is_overdue(lane.slot);
     }
 }
 

@@ -94,7 +94,7 @@ impl Breaker {
     /// A request has had no answer by its deadline. If the master has not answered anything else since, it hangs.
     pub(super) fn overdue(&self, now: Instant) {
         let inner = &mut *lock(&self.inner);
-        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slow);
+        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slow());
         if !lately && inner.mode == Mode::Closed {
             inner.open(now, &self.settings);
         }
@@ -117,7 +117,7 @@ impl Breaker {
     fn ended(&self, begun: Instant, now: Instant, is_probe: bool, answered: bool) {
         let settings = &self.settings;
         let inner = &mut *lock(&self.inner);
-        let slow = now.saturating_duration_since(begun) >= settings.slow;
+        let slow = now.saturating_duration_since(begun) >= settings.slow();
         if answered {
             inner.heard = Some(now);
         }
@@ -227,7 +227,7 @@ mod tests {
     fn what_is_slow_opens_it_too() {
         let (breaker, now) = breaker();
         for _ in 0..10 {
-            breaker.ended(now, now + BreakerSettings::default().slow, false, true);
+            breaker.ended(now, now + BreakerSettings::default().slow(), false, true);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
     }
@@ -281,7 +281,7 @@ mod tests {
         request(&breaker, now, true);
         breaker.overdue(now + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Closed);
-        breaker.overdue(now + BreakerSettings::default().slow + 2 * MILLI);
+        breaker.overdue(now + BreakerSettings::default().slow() + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Open);
         breaker.ended(now, now + 100 * MILLI, false, true);
         assert!(breaker.pass(now + 100 * MILLI).is_some(), "it has come back");
