@@ -52,7 +52,7 @@ impl SharedLimit {
     /// Has a task fill the key's purse, unless one is at it.
     #[inline(never)]
     pub(super) fn refill(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse) {
-        if purse.refilling.swap(true, Ordering::AcqRel) {
+        if self.engine.check().is_err() || purse.refilling.swap(true, Ordering::AcqRel) {
             return;
         }
         let (limit, entry) = (Arc::clone(self), Arc::clone(entry));
@@ -71,6 +71,10 @@ impl SharedLimit {
         let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
         let _done = Refilling(purse);
         let _filling = leasing.filling.read().await;
+        // What is taken after everything was given back is lost.
+        if self.engine.check().is_err() {
+            return;
+        }
         for _ in 0..entry.view().lanes.len() {
             let (view, now) = (entry.view(), self.clock.now());
             let most: u64 = view.lanes.iter().map(|lane| lane.burst / PART).sum();
