@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::shared::{BURST, Server, client, eventually, left};
 use shardlimit::counter::CounterSettings;
-use shardlimit::{BreakerState, Builder, DecidedBy, ErrorKind, FailurePolicy, Handle, Shards};
+use shardlimit::{BreakerState, Builder, DecidedBy, ErrorKind, FailurePolicy, Handle, Limiter, Shards};
 
 const MOMENT: Duration = Duration::from_micros(300);
 const SECOND: Duration = Duration::from_secs(1);
@@ -66,4 +66,24 @@ async fn one_who_has_no_time_says_nothing_of_the_master() {
     server.resume();
     assert!(others.await.unwrap().unwrap().is_allowed());
     eventually("what came too late is back", async || left(&limit, "hot").await == BURST - 2).await;
+}
+
+/// A caller is told that nothing was sent: so nothing is, when there is a connection at last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_late_to_be_sent_is_never_sent() {
+    let server = Server::start(&[]);
+    // It takes connections, and says nothing on them.
+    server.pause();
+    let limiter: Limiter = alone(&server).timeout(60 * SECOND).deadline(SECOND / 20).build().unwrap();
+    let limit = limiter.define("api", "token-bucket 300/day burst 300".parse().unwrap()).unwrap();
+    // The cluster has to be found before anything could be sent: that is no one's first request.
+    for key in 0..10 {
+        let error = limit.acquire(format!("key{key}")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSent, "{error}");
+    }
+    server.resume();
+    eventually("it answers", async || limit.peek("another").await.is_ok()).await;
+    tokio::time::sleep(SECOND / 5).await;
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*{*").query(&mut server.connection()).unwrap();
+    assert!(keys.is_empty(), "{} keys were made", keys.len());
 }

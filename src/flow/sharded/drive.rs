@@ -15,7 +15,7 @@ use crate::kernel::{Batch, Refund};
 use crate::observe;
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wire::{Ledger, Reply, Run, Script};
 
 /// Home's state is written at the least so often while its key is used, whatever the calls on it come to: the shares
@@ -44,8 +44,15 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         let sealed = round.seal(begun);
         let calls = sealed.calls();
         if sealed.wanted || !refunds.is_empty() {
-            let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds));
-            watch.over(&round, sending).await;
+            // Refunds go in any case.
+            let is_over = AtomicBool::new(!refunds.is_empty());
+            let is_given_up = {
+                let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds, &is_over));
+                watch.over(&round, sending, &is_over).await
+            };
+            if is_given_up {
+                lane.miss(&round, round.seal(limit.clock.now()), Miss::Stale);
+            }
         } else {
             lane.miss(&round, sealed, Miss::Stale);
         }
@@ -81,6 +88,7 @@ async fn send(
     round: &Arc<Round>,
     sealed: Sealed,
     unclaimed: Vec<Refund>,
+    is_over: &AtomicBool,
 ) {
     let mut refunds = unclaimed;
     refunds.extend_from_slice(&sealed.refunds);
@@ -105,6 +113,7 @@ async fn send(
     };
     lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     let reply = limit.engine.transport.run(&request).await;
+    is_over.store(true, Ordering::Relaxed);
     let parsed = |value| Reply::parse(value, &sealed.asks).map_err(|bad| Fault::Unknown(bad.to_string()));
     match reply.and_then(parsed) {
         Ok(reply) => {

@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::round::{Late, Round};
 use crate::clock::Micros;
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Looks at the deadlines of a lane while something is on its way there.
 pub(super) struct Watch<'a> {
@@ -31,19 +31,30 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
-    /// and behind it.
-    pub(super) async fn over(&mut self, round: &Arc<Round>, mut sending: Pin<&mut impl Future<Output = ()>>) {
+    /// and behind it. Says whether it is to be given up: nobody waits for it any more, and it is not out and has no answer,
+    /// which `is_over` would say.
+    pub(super) async fn over(
+        &mut self,
+        round: &Arc<Round>,
+        mut sending: Pin<&mut impl Future<Output = ()>>,
+        is_over: &AtomicBool,
+    ) -> bool {
         self.overdue_at = Micros::MAX;
         loop {
             self.set(round.first_due().min(self.lane.first_due()).min(self.overdue_at));
             let timer = self.timer.as_mut().expect("it was just set");
             tokio::select! {
                 biased;
-                () = &mut sending => return,
+                () = &mut sending => return false,
                 () = timer.as_mut() => {}
                 () = self.lane.hurry.notified() => {}
             }
-            self.look(round);
+            let is_late = self.look(round);
+            // They were told that it was not sent.
+            let is_in = |flag: &AtomicBool| !flag.load(Ordering::Relaxed);
+            if is_late && is_in(&round.sent) && is_in(is_over) && !round.seal(self.limit.clock.now()).wanted {
+                return true;
+            }
         }
     }
 
@@ -66,11 +77,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn look(&mut self, round: &Round) {
+    /// Says whether calls of the round were let go.
+    fn look(&mut self, round: &Round) -> bool {
         let now = self.limit.clock.now();
         let mut late = Late::default();
         round.expire(now, &mut late);
-        if late.calls > 0 {
+        let is_late = late.calls > 0;
+        if is_late {
             self.overdue_at = round.since() + self.limit.deadline;
         }
         if now >= self.overdue_at {
@@ -80,6 +93,7 @@ impl<'a> Watch<'a> {
         self.lane.expire(now, &mut late);
         self.limit.failures.late.fetch_add(late.calls, Ordering::Relaxed);
         late.wake();
+        is_late
     }
 }
 
