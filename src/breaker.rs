@@ -25,8 +25,9 @@ pub struct BreakerSettings {
     pub error_ratio: f64,
     /// Or when this part of them was slow. Default: 0.8.
     pub slow_ratio: f64,
-    /// What is slow. Default: 50 ms, as the deadline of a call.
-    pub slow: Duration,
+    /// What is slow. Default: none was given, and then what takes 50 ms, or as long as the limiter's
+    /// [`deadline`](crate::Builder::deadline) if that is more: an answer that is in time is not slow.
+    pub slow: Option<Duration>,
     /// How long a request counts. Default: 1 s.
     pub window: Duration,
     /// How many of them it takes. Default: 10.
@@ -43,7 +44,7 @@ impl Default for BreakerSettings {
         Self {
             error_ratio: 0.5,
             slow_ratio: 0.8,
-            slow: Duration::from_millis(50),
+            slow: None,
             window: Duration::from_secs(1),
             least: 10,
             open: Duration::from_millis(50),
@@ -52,7 +53,19 @@ impl Default for BreakerSettings {
     }
 }
 
+/// What is slow, unless a call may take longer.
+const SLOW: Duration = Duration::from_millis(50);
+
 impl BreakerSettings {
+    /// As they are where calls have this deadline.
+    pub(crate) fn by(self, deadline: Duration) -> Self {
+        Self { slow: Some(self.slow.unwrap_or(SLOW.max(deadline))), ..self }
+    }
+
+    pub(crate) fn slow(&self) -> Duration {
+        self.slow.unwrap_or(SLOW)
+    }
+
     pub(crate) fn check(self) -> Result<Self, Error> {
         let bad =
             |field: &str, why: &str| Err(Error::new(ErrorKind::InvalidSetting, "breaker", format!("{field} {why}")));
@@ -61,7 +74,9 @@ impl BreakerSettings {
         match self {
             _ if !is_ratio(self.error_ratio) => bad("error_ratio", "must be above 0 and at most 1"),
             _ if !is_ratio(self.slow_ratio) => bad("slow_ratio", "must be above 0 and at most 1"),
-            _ if self.slow.is_zero() || self.slow > hour => bad("slow", "must be longer than 0 and at most an hour"),
+            _ if self.slow().is_zero() || self.slow() > hour => {
+                bad("slow", "must be longer than 0 and at most an hour")
+            }
             _ if self.window.is_zero() || self.window > hour => {
                 bad("window", "must be longer than 0 and at most an hour")
             }
@@ -139,7 +154,7 @@ mod tests {
             ("error_ratio", |settings| settings.error_ratio = 0.0),
             ("error_ratio", |settings| settings.error_ratio = f64::NAN),
             ("slow_ratio", |settings| settings.slow_ratio = 1.5),
-            ("slow ", |settings| settings.slow = Duration::ZERO),
+            ("slow ", |settings| settings.slow = Some(Duration::ZERO)),
             ("window", |settings| settings.window = Duration::from_secs(7_200)),
             ("least", |settings| settings.least = 0),
             ("open", |settings| settings.open = Duration::from_secs(1)),
@@ -151,5 +166,14 @@ mod tests {
             assert!(error.to_string().contains(field), "{error}");
         }
         assert!(BreakerSettings::default().check().is_ok());
+    }
+
+    /// With a deadline of 200 ms on a link of 60 ms, every answer was in time, and the breaker open.
+    #[test]
+    fn what_is_in_time_is_not_slow_unless_somebody_says_so() {
+        let millis = Duration::from_millis;
+        let slow = |slow, deadline| BreakerSettings { slow, ..BreakerSettings::default() }.by(millis(deadline)).slow();
+        assert_eq!([1, 50, 200].map(|deadline| slow(None, deadline)), [millis(50), millis(50), millis(200)]);
+        assert_eq!([1, 200].map(|deadline| slow(Some(millis(20)), deadline)), [millis(20); 2]);
     }
 }

@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub enum FailurePolicy {
     /// This process goes on by itself, at `ratio` of the rate at which the shard was granting permits **to it**, and at the most
     /// at `ratio` of the shard's share. So all processes together stay below that ratio, however many there are. One that was
-    /// granted nothing lately gets its part of the share if [`gateways`](crate::Builder::gateways) says how many there are, and
+    /// granted nothing before the fault gets its part of the share if [`gateways`](crate::Builder::gateways) says how many there are, and
     /// denies if not.
     Local {
         /// Above 0, and 1 at the most.

@@ -23,7 +23,7 @@ async fn no_line_is_long_whatever_a_key_is() {
     let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     // 300 requests at once with 16 kB each are slow on a busy machine, and that is no reason to give up a master.
     let mut breaker = BreakerSettings::default();
-    breaker.slow = Duration::from_secs(60);
+    breaker.slow = Some(Duration::from_secs(60));
     let builder = candid(client_of(&cluster, 0)).shards(exactly(300)).breaker(breaker);
     let name = "n".repeat(128);
     let limit = builder.build().unwrap().define(&name, "fixed-window 600/day".parse().unwrap()).unwrap();

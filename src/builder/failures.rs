@@ -58,7 +58,7 @@ impl Builder {
     /// ```
     /// # use shardlimit::{BreakerSettings, Limiter}; use std::time::Duration;
     /// let mut breaker = BreakerSettings::default();
-    /// breaker.slow = Duration::from_millis(20);
+    /// breaker.slow = Some(Duration::from_millis(20));
     /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).breaker(breaker).build()?;
     /// # Ok::<(), shardlimit::Error>(())
     /// ```

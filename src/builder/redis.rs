@@ -329,7 +329,7 @@ impl Builder {
             &urls,
             Patience {
                 timeout,
-                breaker: self.redis.breaker.check()?,
+                breaker: self.redis.breaker.by(self.redis.deadline).check()?,
                 retries: self.redis.retries.check()?,
                 reconnect: self.redis.reconnect.check("reconnect")?,
             },

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::calls::Seat;
 use super::counters::one;
+use super::patience::Patience;
 use super::shards::{Shard, Shards, ended};
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
@@ -73,10 +74,12 @@ impl Shards {
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
     {
+        // One call that has less time than others says nothing of the master.
+        let overdue = self.calls.due(Patience::default()).max(due);
         let begin = |asks: Vec<Ask<F>>| {
             self.engine.check()?;
             let seats = self.calls.enter(asks.len())?;
-            asks.into_iter().zip(seats).map(|(ask, seat)| ask.begin(&self.engine, aim, due, seat)).collect()
+            asks.into_iter().zip(seats).map(|(ask, seat)| ask.begin(&self.engine, aim, (due, overdue), seat)).collect()
         };
         let asked: Vec<Result<Vec<_>, Error>> = keys.map(begin).collect();
         let mut answers = Vec::with_capacity(asked.len());
@@ -125,8 +128,14 @@ impl Shards {
 }
 
 impl<F> Ask<F> {
-    /// Sends it, and tells what comes back, or that nothing did by then.
-    fn begin<T>(self, engine: &Engine, aim: Aim, due: Instant, seat: Seat) -> Result<Told<T>, Error>
+    /// Sends it, and tells what comes back, or that nothing did when it was `due`.
+    fn begin<T>(
+        self,
+        engine: &Engine,
+        aim: Aim,
+        (due, overdue): (Instant, Instant),
+        seat: Seat,
+    ) -> Result<Told<T>, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Fault>> + Send + 'static,
@@ -152,6 +161,9 @@ impl<F> Ask<F> {
             // What is out goes on, as it would for a limit: a caller in a hurry says nothing of the master. What is not out and
             // would change something must not go any more: its caller knows that it did not.
             if is_out {
+                if tokio::time::timeout_at(overdue.into(), &mut run).await.is_ok() {
+                    return;
+                }
                 transport.is_overdue(slot);
             }
             if is_out || aim == Aim::Look {

@@ -103,15 +103,18 @@ impl Limiter {
         shared.engine.spawn(async move {
             let _ = done.send(tokio::time::timeout(within, all).await);
         })?;
-        if let Ok(Ok(())) = returned.await { Ok(()) } else { Err(not_confirmed(within)) }
+        if let Ok(Ok(true)) = returned.await { Ok(()) } else { Err(not_confirmed(within)) }
     }
 
-    fn leases_back(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Says whether the store has all of them.
+    fn leases_back(&self) -> impl Future<Output = bool> + Send + 'static {
         let limits: Vec<_> = lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect();
         async move {
+            let mut all = true;
             for limit in limits {
-                limit.return_leases().await;
+                all &= limit.return_leases().await;
             }
+            all
         }
     }
 
@@ -138,8 +141,9 @@ impl Limiter {
         let Store::Shared(shared) = &self.0.store else { return Ok(()) };
         let (leases, counted) = (self.leases_back(), self.0.counting.empty());
         let left = async move {
-            leases.await;
+            let all = leases.await;
             counted.await;
+            all
         };
         if shared.engine.shut_down(within, left).await { Ok(()) } else { Err(not_confirmed(within)) }
     }

@@ -115,6 +115,19 @@ async fn what_is_held_comes_back_when_a_key_falls_quiet() {
     }
 }
 
+/// A server that was gone took what it was given: nobody was told that it was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_back_to_a_server_that_is_gone_learns_it() {
+    let mut server = Server::start(&[]);
+    let (limiter, limit) = leased(client(&server), crate::shared::SPLIT[0], long());
+    let (_, by_leases) = call(&limit, "hot", 3, 20).await;
+    assert!(by_leases > 10, "{by_leases}: this tests nothing");
+    server.kill();
+    let within = Duration::from_secs(20);
+    assert_eq!(limiter.return_leases(within).await.unwrap_err().kind(), ErrorKind::Unknown);
+    assert_eq!(limiter.shutdown(within).await.unwrap_err().kind(), ErrorKind::Unknown);
+}
+
 /// Handles, the limit and the limiter go away while permits are held; other keys take the place of theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_comes_back_when_its_owners_are_gone() {

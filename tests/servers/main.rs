@@ -25,6 +25,7 @@ mod overshoot;
 #[cfg(feature = "cluster-async")]
 mod own_connection;
 mod permissions;
+mod policy_changes;
 mod redirects;
 mod ring;
 mod ring_records;

@@ -15,7 +15,7 @@ use crate::kernel::{Batch, Refund};
 use crate::observe;
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wire::{Ledger, Reply, Run, Script};
 
 /// Home's state is written at the least so often while its key is used, whatever the calls on it come to: the shares
@@ -44,8 +44,15 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         let sealed = round.seal(begun);
         let calls = sealed.calls();
         if sealed.wanted || !refunds.is_empty() {
-            let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds));
-            watch.over(&round, sending).await;
+            // Refunds go in any case.
+            let is_over = AtomicBool::new(!refunds.is_empty());
+            let is_given_up = {
+                let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds, &is_over));
+                watch.over(&round, sending, &is_over).await
+            };
+            if is_given_up {
+                lane.miss(&round, round.seal(limit.clock.now()), Miss::Stale);
+            }
         } else {
             lane.miss(&round, sealed, Miss::Stale);
         }
@@ -81,6 +88,7 @@ async fn send(
     round: &Arc<Round>,
     sealed: Sealed,
     unclaimed: Vec<Refund>,
+    is_over: &AtomicBool,
 ) {
     let mut refunds = unclaimed;
     refunds.extend_from_slice(&sealed.refunds);
@@ -107,6 +115,7 @@ async fn send(
     if !matches!(reply, Err(Fault::NotSent(_))) {
         lane.counts.runs.fetch_add(1, Ordering::Relaxed);
     }
+    is_over.store(true, Ordering::Relaxed);
     let parsed = |value| Reply::parse(value, &sealed.asks).map_err(|bad| Fault::Unknown(bad.to_string()));
     match reply.and_then(parsed) {
         Ok(reply) => {
@@ -119,7 +128,7 @@ async fn send(
         }
         Err(fault) => {
             observe::fault(&limit.name, &entry.key, &fault);
-            lane.failed(limit.clock.now(), &fault.clone().what());
+            lane.failed(sent, limit.clock.now(), &fault.clone().what());
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
             if !matches!(fault, Fault::Unknown(_)) {
                 lane.keep(refunds);
@@ -175,7 +184,7 @@ async fn answered(
     }
     let now = limit.clock.now();
     // One that takes longer than anybody waits for it is no help: the next try will tell.
-    if now.saturating_sub(sent) < limit.deadline {
+    if now.saturating_sub(sent) < limit.deadline || round.is_waited_for(now) {
         lane.answered(now);
     }
     limit.pay(entry, lane);

@@ -91,7 +91,8 @@ pub(super) async fn gone_stale(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, lan
         return;
     }
     if !ask_home(limit, entry).await {
-        return lane.failed(limit.clock.now(), "home can't be asked for the plan");
+        let now = limit.clock.now();
+        return lane.failed(now, now, "home can't be asked for the plan");
     }
     if !in_force(&entry.view()) {
         return;
@@ -116,13 +117,14 @@ async fn settle_in_time(
     lane: &Lane,
     settled: impl Future<Output = Result<(), Fault>>,
 ) {
+    let begun = limit.clock.now();
     match tokio::time::timeout(limit.timeout, settled).await {
         Ok(Ok(())) => {}
         Ok(Err(fault)) => {
             observe::fault(&limit.name, &entry.key, &fault);
-            lane.failed(limit.clock.now(), &fault.what());
+            lane.failed(begun, limit.clock.now(), &fault.what());
         }
-        Err(_) => lane.failed(limit.clock.now(), "its share could not be settled in time"),
+        Err(_) => lane.failed(begun, limit.clock.now(), "its share could not be settled in time"),
     }
 }
 

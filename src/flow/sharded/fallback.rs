@@ -8,13 +8,11 @@ use std::time::Duration;
 use super::SharedLimit;
 use super::entry::Entry;
 use super::lane::Lane;
+use super::local::Local;
 use super::meter::Meter;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, Receipt};
 use crate::error::Error;
-use crate::kernel::bucket::Bucket;
-use crate::kernel::{Ask, State, state};
-use crate::limit::{Limit, Share};
 use crate::policy::FailurePolicy;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
@@ -22,10 +20,6 @@ use crate::sync::{Arc, Mutex, lock};
 /// What was granted is measured over the last one to two periods of the limit, and of at least and at the most these, in µs. Of a limit a
 /// minute one second says nothing, and of a limit a day nobody would hear in time.
 const SPANS: (Micros, Micros) = (1_000_000, 60_000_000);
-/// What a local bucket holds is what it brings in this time, in seconds: it spaces calls, and keeps nothing for later.
-const HOLDS: f64 = 0.1;
-/// A call that has no better word for it is worth another try after this, in µs.
-const AGAIN: Micros = 10_000;
 
 /// What this process had of a shard lately, and goes by without it.
 #[derive(Debug)]
@@ -41,6 +35,8 @@ pub(crate) struct Fallback {
 #[derive(Debug, Default)]
 struct Inner {
     meter: Meter,
+    /// What it granted a second before it was out of reach. The policy may ask for it much later, when the meter has forgotten.
+    before: Option<f64>,
     /// While the shard is out of reach, and for a while after that: it may be so again before anything was granted that could be
     /// gone by.
     local: Option<Local>,
@@ -48,50 +44,6 @@ struct Inner {
     ended: Option<Micros>,
     /// after it had been out of reach.
     anew: bool,
-}
-
-/// What this process may admit by itself.
-#[derive(Debug)]
-struct Local {
-    /// None: nothing.
-    share: Option<Share>,
-    burst: u64,
-    state: Option<State>,
-}
-
-impl Local {
-    /// Empty, and filling at so many permits a second.
-    fn new(rate: f64, now: Micros) -> Self {
-        // Per 1,000 s, so that a rate below one is one too; large ones in whole permits a second, which are exact for longer.
-        let (permits, seconds) = if rate < 1_000.0 { (rate * 1_000.0, 1_000) } else { (rate, 1) };
-        let burst = (rate * HOLDS).max(1.0) as u64;
-        let limit = Limit::token_bucket(permits as u64, Duration::from_secs(seconds), burst);
-        let share = limit.ok().map(|limit| Share::whole(&limit));
-        let mut local = Self { share, burst, state: None };
-        local.drain(now);
-        local
-    }
-
-    fn drain(&mut self, now: Micros) {
-        self.state = Some(State::Bucket(Bucket { level: 0, seen: now }));
-    }
-
-    fn give_back(&mut self, permits: u64) {
-        if let (Some(Share::Bucket(share)), Some(State::Bucket(bucket))) = (&self.share, &mut self.state) {
-            bucket.level = (bucket.level + permits as i64 * share.cost).min(share.capacity);
-        }
-    }
-
-    /// `Err`: not before so many microseconds from now.
-    fn take(&mut self, permits: u64, now: Micros) -> Result<(), Micros> {
-        let Some(share) = &self.share else { return Err(AGAIN) };
-        let (_, verdict) = state::run_one(&mut self.state, share, now, Ask { permits, count: 1 });
-        if verdict.granted > 0 {
-            return Ok(());
-        }
-        // More than it ever holds: the shard itself may have it when it is back.
-        if permits > self.burst { Err(AGAIN) } else { Err((verdict.lack as u64).div_ceil(share.rate() as u64).max(1)) }
-    }
 }
 
 impl Fallback {
@@ -107,10 +59,11 @@ impl Fallback {
         lock(&self.inner).meter
     }
 
-    /// Whether there is more to go by than what was granted lately: something is owed, or was admitted without the shard not long ago.
+    /// Whether there is more to go by than what was granted lately: something is owed, or the shard was out of reach not long ago.
     pub(super) fn is_in_use(&self, now: Micros) -> bool {
-        let went_by_it = |inner: &Inner| inner.local.is_some() && inner.ended.is_none_or(|at| !self.is_over(at, now));
-        self.owes() || went_by_it(&lock(&self.inner))
+        let had_something = |inner: &Inner| inner.local.is_some() || inner.before.is_some_and(|rate| rate > 0.0);
+        let goes_by_it = |inner: &Inner| had_something(inner) && inner.ended.is_none_or(|at| !self.is_over(at, now));
+        self.owes() || goes_by_it(&lock(&self.inner))
     }
 
     /// By now the shard has been back for so long that what it granted since is what counts.
@@ -121,6 +74,23 @@ impl Fallback {
     /// The shard granted so many permits to this process.
     pub(super) fn granted(&self, permits: u64, now: Micros) {
         lock(&self.inner).meter.add(permits, self.span, now);
+    }
+
+    /// The shard is out of reach. What it granted until `then` is what counts, whatever decides meanwhile.
+    pub(super) fn begin(&self, then: Micros) {
+        self.begin_by(&mut lock(&self.inner), then);
+    }
+
+    fn begin_by(&self, inner: &mut Inner, then: Micros) -> f64 {
+        let begins_anew = std::mem::take(&mut inner.anew);
+        match inner.ended.take() {
+            Some(ended) if self.is_over(ended, then) => (inner.before, inner.local) = (None, None),
+            // With nothing.
+            Some(_) if begins_anew => inner.local.iter_mut().for_each(|local| local.drain(then)),
+            _ => {}
+        }
+        let Inner { before, meter, .. } = inner;
+        *before.get_or_insert_with(|| meter.rate(self.span, then))
     }
 
     /// The shard answers, after it was out of reach or not.
@@ -165,18 +135,14 @@ impl Fallback {
     /// nothing was granted. `Err`: not before so many microseconds from now.
     fn take(&self, permits: u64, ratio: f64, (most, without): (f64, f64), now: Micros) -> Result<(), Micros> {
         self.is_active.store(true, Ordering::Relaxed);
-        let Inner { meter, local, ended, anew } = &mut *lock(&self.inner);
-        let begins_anew = std::mem::take(anew);
-        match ended.take() {
-            Some(ended) if self.is_over(ended, now) => *local = None,
-            // With nothing.
-            Some(_) if begins_anew => local.iter_mut().for_each(|local| local.drain(now)),
-            _ => {}
+        let inner = &mut *lock(&self.inner);
+        let lately = self.begin_by(inner, now);
+        let rate = ratio * if lately > 0.0 { lately.min(most) } else { without };
+        let local = inner.local.get_or_insert_with(|| Local::new(rate, now));
+        // Somebody has changed the ratio, or the limit.
+        if local.rate.to_bits() != rate.to_bits() {
+            *local = local.at(rate, now);
         }
-        let local = local.get_or_insert_with(|| {
-            let lately = meter.rate(self.span, now);
-            Local::new(ratio * if lately > 0.0 { lately.min(most) } else { without }, now)
-        });
         local.take(permits, now)
     }
 }
@@ -259,6 +225,7 @@ impl SharedLimit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::local::AGAIN;
     use super::*;
 
     const SECOND: Micros = 1_000_000;
@@ -316,6 +283,37 @@ mod tests {
     fn what_was_granted_long_ago_does_not_count() {
         let (fallback, now) = granted(1_000, 3);
         assert_eq!(fallback.take(1, 1.0, (1e9, 0.0), now + 2 * SECOND), Err(AGAIN));
+    }
+
+    /// Whatever decided until then, an operator who has it decide later finds what there was before the fault.
+    #[test]
+    fn what_was_granted_before_the_fault_counts_however_late_it_is_asked_for() {
+        let (fallback, now) = granted(1_000, 3);
+        fallback.begin(now);
+        for second in 1..10 {
+            fallback.begin(now + second * SECOND);
+        }
+        let later = now + 10 * SECOND;
+        assert!(fallback.is_in_use(later));
+        let half = admitted(&fallback, later, 2, 0.5, 1e9);
+        assert!((900..=1_000).contains(&half), "{half}");
+        fallback.end(true, later + 2 * SECOND);
+        assert!(!fallback.is_in_use(later + 4 * SECOND));
+        fallback.begin(later + 4 * SECOND);
+        assert_eq!(fallback.take(1, 0.5, (1e9, 0.0), later + 5 * SECOND), Err(AGAIN), "it was back for long enough");
+    }
+
+    #[test]
+    fn another_ratio_counts_at_once_and_brings_nothing_along() {
+        let (fallback, now) = granted(1_000, 3);
+        for (number, (ratio, due)) in [(0.5, 500), (0.1, 100), (1.0, 1_000), (0.5, 500)].into_iter().enumerate() {
+            let admitted = admitted(&fallback, now + number as u64 * SECOND, 1, ratio, 1e9);
+            assert!((due * 9 / 10..=due + 1).contains(&admitted), "{admitted} of {due} at {ratio}");
+        }
+        // What it holds by then it keeps, as far as that is held at the new ratio: 50 of 500 a second, and of those 10 of 100.
+        let rested = now + 10 * SECOND;
+        assert_eq!(fallback.take(10, 0.1, (1e9, 0.0), rested), Ok(()));
+        assert!(fallback.take(1, 0.1, (1e9, 0.0), rested).is_err());
     }
 
     #[test]

@@ -39,7 +39,12 @@ impl SharedLimit {
         Box::pin(async move {
             if let Some(home) = home {
                 // Not for all of its time: if home does not answer, another shard may.
-                let _ = self.put_until(entry, &home, Work::Make, now + call.due.saturating_sub(now) / 2).await;
+                let half = call.due.saturating_sub(now) / 2;
+                let heard = self.put_until(entry, &home, Work::Make, now + half).await;
+                // The rest of its time is not to be spent behind the same request.
+                if heard.is_err() && half >= self.deadline / 2 && self.clock.now() >= now + half {
+                    self.overdue(&home, now, self.clock.now());
+                }
             }
             if call.permits > entry.load().ledger.limit().burst() {
                 escrow::ask_home_until(self, entry, call.due).await;

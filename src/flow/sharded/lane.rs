@@ -142,9 +142,16 @@ impl Lane {
         }
     }
 
-    /// A request of it had no answer: until the next one that has, calls go elsewhere.
-    pub(super) fn failed(&self, now: Micros, why: &str) {
+    /// A request of it that was sent `then` had no answer: until the next one that has, calls go elsewhere.
+    pub(super) fn failed(&self, then: Micros, now: Micros, why: &str) {
+        self.counts.fallback.begin(then);
         self.counts.health.failed(now, why);
+    }
+
+    /// One that was sent `then` has none by the deadline.
+    pub(super) fn overdue(&self, then: Micros, now: Micros) {
+        self.counts.fallback.begin(then);
+        self.counts.health.overdue(now);
     }
 
     /// What a call learns that it can't decide.

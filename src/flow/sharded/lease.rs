@@ -59,7 +59,7 @@ impl SharedLimit {
     #[inline(never)]
     pub(super) fn refill(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse) {
         let Some(leasing) = &self.leasing else { return };
-        if purse.refilling.swap(true, Ordering::AcqRel) {
+        if self.engine.check().is_err() || purse.refilling.swap(true, Ordering::AcqRel) {
             return;
         }
         {
@@ -88,6 +88,10 @@ impl SharedLimit {
     async fn fill(self: &Arc<Self>, entry: &Arc<Entry>) {
         let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
         let _filling = leasing.filling.read().await;
+        // What is taken after everything was given back is lost.
+        if self.engine.check().is_err() {
+            return;
+        }
         let first = {
             let (view, now) = (entry.load(), self.clock.now());
             let turn = entry.next_turn(&view, now);
@@ -194,16 +198,16 @@ impl SharedLimit {
         }
     }
 
-    /// Gives back everything that this process holds.
+    /// Gives back everything that this process holds. Says whether the store has all of it.
     ///
     /// # Cancel safety
     /// What was begun goes on.
-    pub(crate) async fn return_leases(self: &Arc<Self>) {
-        let Some(leasing) = &self.leasing else { return };
+    pub(crate) async fn return_leases(self: &Arc<Self>) -> bool {
+        let Some(leasing) = &self.leasing else { return true };
         // What is on its way here comes first.
         let _alone = leasing.filling.write().await;
         let entries = lock(&leasing.keys).entries.clone();
-        let mut returned = Vec::new();
+        let (mut returned, mut views) = (Vec::new(), Vec::new());
         for entry in &entries {
             let Some(purse) = &entry.purse else { continue };
             let view = entry.view();
@@ -215,10 +219,15 @@ impl SharedLimit {
             }
             // What has expired may be on its way back already: a look is answered after it.
             returned.extend(view.lanes.iter().map(|lane| self.put(entry, lane, Work::Look)));
+            views.push(view);
         }
+        let mut all = true;
         for refund in returned {
-            let _ = refund.await;
+            // What was charged to a grant that is no more is void.
+            all &= matches!(refund.await, Ok(_) | Err(Miss::Stale));
         }
+        // What could not be sent waits for a round that may never come.
+        all && !views.iter().flat_map(|view| &view.lanes).any(|lane| lane.has_kept())
     }
 }
 

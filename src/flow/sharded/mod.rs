@@ -10,7 +10,7 @@
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
-//! * `health`, `fallback`, `meter`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
+//! * `health`, `fallback`, `local`, `meter`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
 //!   them when it is back.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `tally`: how far the limit was exceeded, as all processes together see it.
@@ -36,6 +36,7 @@ mod job;
 mod keys;
 mod lane;
 mod lease;
+mod local;
 mod look;
 mod meter;
 mod moves;

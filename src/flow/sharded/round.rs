@@ -166,6 +166,18 @@ impl Round {
         lock(&self.seats).first_due
     }
 
+    /// Somebody who asked has not come to his deadline yet.
+    pub(super) fn is_waited_for(&self, now: Micros) -> bool {
+        let seats = lock(&self.seats);
+        let waits = |seat: &Taken| seat.caller == Caller::Waits && matches!(seat.work, Work::Ask(_));
+        seats.taken.iter().any(|seat| waits(seat) && seats.due(seat) > now)
+    }
+
+    /// When its first seat was taken.
+    pub(super) fn since(&self) -> Micros {
+        lock(&self.seats).since
+    }
+
     /// Lets those go whose deadline has passed. What wakes them is to be called when no lock is held.
     pub(super) fn expire(&self, now: Micros, late: &mut Late) {
         let seats = &mut *lock(&self.seats);

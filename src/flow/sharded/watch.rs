@@ -10,7 +10,7 @@ use super::lane::Lane;
 use super::round::{Late, Round};
 use crate::clock::Micros;
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Looks at the deadlines of a lane while something is on its way there.
 pub(super) struct Watch<'a> {
@@ -20,26 +20,41 @@ pub(super) struct Watch<'a> {
     /// it as it is: so it is set once in a deadline, and not for every round.
     timer: Option<Pin<Box<Sleep>>>,
     set_for: Micros,
+    /// When the round counts as overdue, once a call was let go: by the limiter's deadline. One call that has less time than
+    /// others says nothing of the shard.
+    overdue_at: Micros,
 }
 
 impl<'a> Watch<'a> {
     pub(super) fn new(limit: &'a SharedLimit, lane: &'a Arc<Lane>) -> Self {
-        Self { limit, lane, timer: None, set_for: Micros::MAX }
+        Self { limit, lane, timer: None, set_for: Micros::MAX, overdue_at: Micros::MAX }
     }
 
     /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
-    /// and behind it.
-    pub(super) async fn over(&mut self, round: &Arc<Round>, mut sending: Pin<&mut impl Future<Output = ()>>) {
+    /// and behind it. Says whether it is to be given up: nobody waits for it any more, and it is not out and has no answer,
+    /// which `is_over` would say.
+    pub(super) async fn over(
+        &mut self,
+        round: &Arc<Round>,
+        mut sending: Pin<&mut impl Future<Output = ()>>,
+        is_over: &AtomicBool,
+    ) -> bool {
+        self.overdue_at = Micros::MAX;
         loop {
-            self.set(round.first_due().min(self.lane.first_due()));
+            self.set(round.first_due().min(self.lane.first_due()).min(self.overdue_at));
             let timer = self.timer.as_mut().expect("it was just set");
             tokio::select! {
                 biased;
-                () = &mut sending => return,
+                () = &mut sending => return false,
                 () = timer.as_mut() => {}
                 () = self.lane.hurry.notified() => {}
             }
-            self.look(round);
+            let is_late = self.look(round);
+            // They were told that it was not sent.
+            let is_in = |flag: &AtomicBool| !flag.load(Ordering::Relaxed);
+            if is_late && is_in(&round.sent) && is_in(is_over) && !round.seal(self.limit.clock.now()).wanted {
+                return true;
+            }
         }
     }
 
@@ -62,17 +77,31 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn look(&self, round: &Round) {
+    /// Says whether calls of the round were let go.
+    fn look(&mut self, round: &Round) -> bool {
         let now = self.limit.clock.now();
         let mut late = Late::default();
         round.expire(now, &mut late);
-        if late.calls > 0 {
-            self.lane.counts.health.overdue(now);
-            self.limit.engine.transport.is_overdue(self.lane.slot);
+        let is_late = late.calls > 0;
+        if is_late {
+            self.overdue_at = round.since() + self.limit.deadline;
+        }
+        if now >= self.overdue_at {
+            self.overdue_at = Micros::MAX;
+            self.limit.overdue(self.lane, round.since(), now);
         }
         self.lane.expire(now, &mut late);
         self.limit.failures.late.fetch_add(late.calls, Ordering::Relaxed);
         late.wake();
+        is_late
+    }
+}
+
+impl SharedLimit {
+    /// What a shard was asked `then` has no answer by the deadline.
+    pub(super) fn overdue(&self, lane: &Lane, then: Micros, now: Micros) {
+        lane.overdue(then, now);
+        self.engine.transport.is_overdue(lane.slot);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::fault::Fault;
 use crate::breaker::{BreakerForce, BreakerSettings, BreakerState};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// Parts of the window, each counted by itself: the oldest leaves it as a whole.
@@ -55,6 +56,8 @@ pub(super) struct Pass<'a> {
     begun: Instant,
     is_probe: bool,
     is_over: bool,
+    /// Whether it is out, if that is known.
+    sent: Option<&'a AtomicBool>,
 }
 
 impl Breaker {
@@ -74,7 +77,7 @@ impl Breaker {
     /// Lets a request through; none while it is open.
     pub(super) fn pass(&self, now: Instant) -> Option<Pass<'_>> {
         let inner = &mut *lock(&self.inner);
-        let pass = |is_probe| Some(Pass { breaker: self, begun: now, is_probe, is_over: false });
+        let pass = |is_probe| Some(Pass { breaker: self, begun: now, is_probe, is_over: false, sent: None });
         match (inner.force, inner.mode) {
             (BreakerForce::Open, _) => None,
             (BreakerForce::Closed, _) | (_, Mode::Closed) => pass(false),
@@ -94,7 +97,7 @@ impl Breaker {
     /// A request has had no answer by its deadline. If the master has not answered anything else since, it hangs.
     pub(super) fn overdue(&self, now: Instant) {
         let inner = &mut *lock(&self.inner);
-        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slow);
+        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slow());
         if !lately && inner.mode == Mode::Closed {
             inner.open(now, &self.settings);
         }
@@ -117,7 +120,7 @@ impl Breaker {
     fn ended(&self, begun: Instant, now: Instant, is_probe: bool, answered: bool) {
         let settings = &self.settings;
         let inner = &mut *lock(&self.inner);
-        let slow = now.saturating_duration_since(begun) >= settings.slow;
+        let slow = now.saturating_duration_since(begun) >= settings.slow();
         if answered {
             inner.heard = Some(now);
         }
@@ -176,7 +179,19 @@ impl Inner {
     }
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    /// For a request of which this says whether it is out.
+    pub(super) fn of(mut self, sent: &'a AtomicBool) -> Self {
+        self.sent = Some(sent);
+        self
+    }
+
+    /// Given up before it was out, by somebody with little time: that says nothing of the master.
+    fn is_idle(&self, now: Instant) -> bool {
+        let is_in = self.sent.is_some_and(|sent| !sent.load(Ordering::Relaxed));
+        is_in && !self.is_probe && now.saturating_duration_since(self.begun) < self.breaker.settings.slow() / 2
+    }
+
     /// The request has come to its end. What the server says, whatever it is, is an answer.
     pub(super) fn ended<T>(mut self, reply: &Result<T, Fault>) {
         self.is_over = true;
@@ -187,7 +202,7 @@ impl Pass<'_> {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over && !self.is_idle(Instant::now()) {
             self.breaker.ended(self.begun, Instant::now(), self.is_probe, false);
         }
     }
@@ -227,7 +242,7 @@ mod tests {
     fn what_is_slow_opens_it_too() {
         let (breaker, now) = breaker();
         for _ in 0..10 {
-            breaker.ended(now, now + BreakerSettings::default().slow, false, true);
+            breaker.ended(now, now + BreakerSettings::default().slow(), false, true);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
     }
@@ -275,13 +290,28 @@ mod tests {
         assert_eq!(breaker.state(), BreakerState::Open);
     }
 
+    /// Callers with a millisecond each, while the first connection is opened, shut a sound master out.
+    #[test]
+    fn what_was_given_up_before_it_was_out_says_nothing() {
+        let (breaker, sent) = (breaker().0, AtomicBool::new(false));
+        for _ in 0..100 {
+            drop(breaker.pass(Instant::now()).map(|pass| pass.of(&sent)));
+        }
+        assert_eq!(breaker.state(), BreakerState::Closed);
+        let long_ago = Instant::now() - BreakerSettings::default().slow();
+        for _ in 0..10 {
+            drop(breaker.pass(long_ago).map(|pass| pass.of(&sent)));
+        }
+        assert_eq!(breaker.state(), BreakerState::Open, "a connection that does not come to be does");
+    }
+
     #[test]
     fn one_late_answer_among_others_is_no_hang() {
         let (breaker, now) = breaker();
         request(&breaker, now, true);
         breaker.overdue(now + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Closed);
-        breaker.overdue(now + BreakerSettings::default().slow + 2 * MILLI);
+        breaker.overdue(now + BreakerSettings::default().slow() + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Open);
         breaker.ended(now, now + 100 * MILLI, false, true);
         assert!(breaker.pass(now + 100 * MILLI).is_some(), "it has come back");

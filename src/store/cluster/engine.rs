@@ -82,7 +82,7 @@ impl Engine {
     pub(crate) async fn shut_down(
         self: &Arc<Self>,
         within: Duration,
-        left: impl Future<Output = ()> + Send + 'static,
+        left: impl Future<Output = bool> + Send + 'static,
     ) -> bool {
         self.is_shut.store(true, Ordering::Relaxed);
         // One that never started has nothing to end.
@@ -90,7 +90,7 @@ impl Engine {
         let (engine, (say, done)) = (Arc::clone(self), oneshot::channel());
         runtime.handle.spawn(async move {
             let until = tokio::time::Instant::now() + within;
-            let is_done = tokio::time::timeout_at(until, left).await.is_ok();
+            let is_done = tokio::time::timeout_at(until, left).await.unwrap_or(false);
             engine.tasks.close();
             let _ = tokio::time::timeout_at(until, engine.tasks.wait()).await;
             engine.end.cancel();

@@ -90,6 +90,7 @@ impl Node {
             self.lost.notify_one();
             return Err(Fault::NotSent(format!("the breaker of {} is open", self.address)));
         };
+        let pass = pass.of(sent);
         let reply = self.send(command, asking, sent).await;
         pass.ended(&reply);
         reply

@@ -277,6 +277,20 @@ fn who_is_late_and_admitted_is_charged_once() {
     assert!(!seat.admit(), "nobody knows");
 }
 
+/// An answer that comes while somebody waits for it is in time, whatever the limiter's deadline is.
+#[test]
+fn an_answer_is_in_time_for_whoever_still_waits() {
+    let round = new_round();
+    let brief = round.join(Work::Ask(1), NOW, NOW + 10, None).0;
+    let patient = round.join(Work::Ask(1), NOW, NOW + 1_000, None).0;
+    let _look = round.join(Work::Look, NOW, u64::MAX, None).0;
+    assert!(round.is_waited_for(NOW + 9) && round.is_waited_for(NOW + 999) && !round.is_waited_for(NOW + 1_000));
+    drop(patient);
+    assert!(round.is_waited_for(NOW + 9) && !round.is_waited_for(NOW + 10));
+    drop(brief);
+    assert!(!round.is_waited_for(NOW), "that somebody looks is no matter");
+}
+
 /// That it is late says little: what happened before is told, until the shard has answered.
 #[test]
 fn who_is_late_is_told_what_happened_the_last_time() {
@@ -291,7 +305,7 @@ fn who_is_late_is_told_what_happened_the_last_time() {
     };
     let round = new_round();
     assert!(!said(&round).contains("the last time"));
-    round.lane.failed(NOW, "nobody is there");
+    round.lane.failed(NOW, NOW, "nobody is there");
     let error = said(&round);
     assert!(error.contains("by the deadline (the last time: nobody is there); nothing was charged"), "{error}");
     round.lane.counts.health.answered();
