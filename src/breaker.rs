@@ -62,7 +62,7 @@ impl BreakerSettings {
         Self { slow: Some(self.slow.unwrap_or(SLOW.max(deadline))), ..self }
     }
 
-    pub(crate) fn slow(&self) -> Duration {
+    pub(crate) fn slowness(&self) -> Duration {
         self.slow.unwrap_or(SLOW)
     }
 
@@ -74,7 +74,7 @@ impl BreakerSettings {
         match self {
             _ if !is_ratio(self.error_ratio) => bad("error_ratio", "must be above 0 and at most 1"),
             _ if !is_ratio(self.slow_ratio) => bad("slow_ratio", "must be above 0 and at most 1"),
-            _ if self.slow().is_zero() || self.slow() > hour => {
+            _ if self.slowness().is_zero() || self.slowness() > hour => {
                 bad("slow", "must be longer than 0 and at most an hour")
             }
             _ if self.window.is_zero() || self.window > hour => {
@@ -172,7 +172,8 @@ mod tests {
     #[test]
     fn what_is_in_time_is_not_slow_unless_somebody_says_so() {
         let millis = Duration::from_millis;
-        let slow = |slow, deadline| BreakerSettings { slow, ..BreakerSettings::default() }.by(millis(deadline)).slow();
+        let slow =
+            |slow, deadline| BreakerSettings { slow, ..BreakerSettings::default() }.by(millis(deadline)).slowness();
         assert_eq!([1, 50, 200].map(|deadline| slow(None, deadline)), [millis(50), millis(50), millis(200)]);
         assert_eq!([1, 200].map(|deadline| slow(Some(millis(20)), deadline)), [millis(20); 2]);
     }

@@ -97,7 +97,7 @@ impl Breaker {
     /// A request has had no answer by its deadline. If the master has not answered anything else since, it hangs.
     pub(super) fn overdue(&self, now: Instant) {
         let inner = &mut *lock(&self.inner);
-        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slow());
+        let lately = inner.heard.is_some_and(|heard| now.saturating_duration_since(heard) < self.settings.slowness());
         if !lately && inner.mode == Mode::Closed {
             inner.open(now, &self.settings);
         }
@@ -120,7 +120,7 @@ impl Breaker {
     fn ended(&self, begun: Instant, now: Instant, is_probe: bool, answered: bool) {
         let settings = &self.settings;
         let inner = &mut *lock(&self.inner);
-        let slow = now.saturating_duration_since(begun) >= settings.slow();
+        let slow = now.saturating_duration_since(begun) >= settings.slowness();
         if answered {
             inner.heard = Some(now);
         }
@@ -189,7 +189,7 @@ impl<'a> Pass<'a> {
     /// Given up before it was out, by somebody with little time: that says nothing of the master.
     fn is_idle(&self, now: Instant) -> bool {
         let is_in = self.sent.is_some_and(|sent| !sent.load(Ordering::Relaxed));
-        is_in && !self.is_probe && now.saturating_duration_since(self.begun) < self.breaker.settings.slow() / 2
+        is_in && !self.is_probe && now.saturating_duration_since(self.begun) < self.breaker.settings.slowness() / 2
     }
 
     /// The request has come to its end. What the server says, whatever it is, is an answer.
@@ -242,7 +242,7 @@ mod tests {
     fn what_is_slow_opens_it_too() {
         let (breaker, now) = breaker();
         for _ in 0..10 {
-            breaker.ended(now, now + BreakerSettings::default().slow(), false, true);
+            breaker.ended(now, now + BreakerSettings::default().slowness(), false, true);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
     }
@@ -298,7 +298,7 @@ mod tests {
             drop(breaker.pass(Instant::now()).map(|pass| pass.of(&sent)));
         }
         assert_eq!(breaker.state(), BreakerState::Closed);
-        let long_ago = Instant::now() - BreakerSettings::default().slow();
+        let long_ago = Instant::now() - BreakerSettings::default().slowness();
         for _ in 0..10 {
             drop(breaker.pass(long_ago).map(|pass| pass.of(&sent)));
         }
@@ -311,7 +311,7 @@ mod tests {
         request(&breaker, now, true);
         breaker.overdue(now + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Closed);
-        breaker.overdue(now + BreakerSettings::default().slow() + 2 * MILLI);
+        breaker.overdue(now + BreakerSettings::default().slowness() + 2 * MILLI);
         assert_eq!(breaker.state(), BreakerState::Open);
         breaker.ended(now, now + 100 * MILLI, false, true);
         assert!(breaker.pass(now + 100 * MILLI).is_some(), "it has come back");
