@@ -14,7 +14,7 @@ use super::settle::lane_of;
 use crate::clock::Micros;
 use crate::limit::Share;
 use crate::selector::Candidates;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A process never holds more than this part of what the shares can hold together, nor takes more of one share at once.
@@ -28,6 +28,8 @@ pub(super) struct Leasing {
     keys: Mutex<Leased>,
     /// Shared by those who fill a purse; alone has it who gives everything back, so that nothing is on its way then.
     filling: tokio::sync::RwLock<()>,
+    /// How often everything was given back. A purse that was low before that is not filled for it any more.
+    returns: AtomicU64,
     /// Wakes that task when a purse is low.
     is_low: Notify,
 }
@@ -37,8 +39,8 @@ struct Leased {
     entries: Vec<Arc<Entry>>,
     /// A task gives back what expires, and has purses filled.
     swept: bool,
-    /// Those it is to see to.
-    low: Vec<Arc<Entry>>,
+    /// Those it is to see to, and how often everything was given back before they said so.
+    low: Vec<(Arc<Entry>, u64)>,
 }
 
 impl Leasing {
@@ -49,6 +51,7 @@ impl Leasing {
             ttl: micros(leases.ttl),
             keys: Mutex::default(),
             filling: tokio::sync::RwLock::default(),
+            returns: AtomicU64::new(0),
             is_low: Notify::new(),
         }
     }
@@ -62,22 +65,23 @@ impl SharedLimit {
         if self.engine.check().is_err() || purse.refilling.swap(true, Ordering::AcqRel) {
             return;
         }
+        let returns = leasing.returns.load(Ordering::Acquire);
         {
             let leased = &mut *lock(&leasing.keys);
             if leased.swept {
-                leased.low.push(Arc::clone(entry));
+                leased.low.push((Arc::clone(entry), returns));
                 leasing.is_low.notify_one();
                 return;
             }
         }
-        self.spawn_filling(Arc::clone(entry));
+        self.spawn_filling(Arc::clone(entry), returns);
     }
 
-    fn spawn_filling(self: &Arc<Self>, entry: Arc<Entry>) {
+    fn spawn_filling(self: &Arc<Self>, entry: Arc<Entry>, returns: u64) {
         // Without a runtime it is dropped: then calls go to the store, and fail there.
         let (limit, filling) = (Arc::clone(self), Filling(entry));
         let _ = self.engine.spawn(async move {
-            limit.fill(&filling.0).await;
+            limit.fill(&filling.0, returns).await;
             let entry = Arc::clone(&filling.0);
             drop(filling);
             limit.rest(entry);
@@ -85,11 +89,11 @@ impl SharedLimit {
     }
 
     /// One lease from each shard at the most.
-    async fn fill(self: &Arc<Self>, entry: &Arc<Entry>) {
+    async fn fill(self: &Arc<Self>, entry: &Arc<Entry>, returns: u64) {
         let (Some(purse), Some(leasing)) = (&entry.purse, &self.leasing) else { return };
         let _filling = leasing.filling.read().await;
-        // What is taken after everything was given back is lost.
-        if self.engine.check().is_err() {
+        // What is taken for the sake of earlier calls, after everything was given back, nobody expects to be out.
+        if self.engine.check().is_err() || leasing.returns.load(Ordering::Acquire) != returns {
             return;
         }
         let first = {
@@ -153,7 +157,7 @@ impl SharedLimit {
                 () = leasing.is_low.notified() => {
                     // One list for the other: neither is made anew.
                     std::mem::swap(&mut low, &mut lock(&leasing.keys).low);
-                    low.drain(..).for_each(|entry| self.spawn_filling(entry));
+                    low.drain(..).for_each(|(entry, returns)| self.spawn_filling(entry, returns));
                     continue;
                 }
             }
@@ -206,6 +210,7 @@ impl SharedLimit {
         let Some(leasing) = &self.leasing else { return true };
         // What is on its way here comes first.
         let _alone = leasing.filling.write().await;
+        leasing.returns.fetch_add(1, Ordering::AcqRel);
         let entries = lock(&leasing.keys).entries.clone();
         let (mut returned, mut views) = (Vec::new(), Vec::new());
         for entry in &entries {
