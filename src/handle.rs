@@ -1,6 +1,8 @@
 //! A handle: one key of one limit, held.
 
 use std::fmt;
+#[cfg(feature = "redis")]
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::decision::{Decision, Peek, Receipt};
@@ -173,7 +175,11 @@ impl Handle {
             }
             #[cfg(feature = "redis")]
             Held::Shared(limit, entry) => {
-                let mut decided = limit.acquire(entry, permits, self.limit.within()).await;
+                let mut decided = match limit.decide_here(entry, permits) {
+                    Ok(ControlFlow::Break(decision)) => Ok(decision),
+                    Ok(ControlFlow::Continue(now)) => limit.ask_store(entry, permits, now, self.limit.within()).await,
+                    Err(error) => Err(error),
+                };
                 limit.shadow.over(&mut decided);
                 decided
             }

@@ -92,6 +92,16 @@ async fn an_admission_by_a_lease_allocates_nothing() {
     }
 }
 
+/// All calls that wait go from core to core in it.
+#[tokio::test]
+async fn a_call_waits_in_a_small_future() {
+    let limiter = shardlimit::Limiter::builder().redis(["127.0.0.1:1"]).build().unwrap();
+    let hot = limiter.define("api", "100/s".parse().unwrap()).unwrap().handle("hot").unwrap();
+    let bytes = size_of_val(&hot.acquire());
+    println!("a call waits in {bytes} bytes");
+    assert!(bytes <= 320, "{bytes}");
+}
+
 /// Each key once, by callers that work side by side.
 async fn see_once(limit: &NamedLimit, keys: std::ops::Range<usize>) {
     let (next, end) = (Arc::new(AtomicUsize::new(keys.start)), keys.end);

@@ -1,6 +1,7 @@
 //! One call on a shared store, from its check to the first shard's answer. What few of them come to after that is in `further`.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -40,10 +41,10 @@ pub(super) struct Call {
 }
 
 impl SharedLimit {
-    /// As [`acquire`](Self::acquire), for a key that may not be in use.
+    /// A call for a key that may not be in use.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// As [`ask_store`](Self::ask_store).
     pub(crate) async fn acquire_by_key(
         self: &Arc<Self>,
         key: &[u8],
@@ -54,34 +55,54 @@ impl SharedLimit {
             return Ok(decision);
         }
         let entry = self.entry(key);
-        self.ask_store(&entry, permits, within).await
+        self.ask_store(&entry, permits, self.clock.now(), within).await
     }
 
-    /// Ends `within` so many microseconds, or within the limiter's deadline if it says none.
+    /// What this process decides by itself; else the moment by which the store is to be asked. No part of the future below: what is decided
+    /// here would have to go through it.
+    #[inline(always)]
+    pub(crate) fn decide_here(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        permits: u64,
+    ) -> Result<ControlFlow<Decision, Micros>, Error> {
+        self.check_permits(permits)?;
+        let now = self.clock.now();
+        Ok(self.at_once(entry, permits, now).map_or(ControlFlow::Continue(now), ControlFlow::Break))
+    }
+
+    /// For what can't be decided in process. Ends `within` so many microseconds, or within the limiter's deadline if it says none.
     ///
     /// # Cancel safety
     /// Before it was sent it costs nothing; after that its permits are given back when the answer comes.
     #[inline]
-    pub(crate) fn acquire<'a>(
+    pub(crate) fn ask_store<'a>(
         self: &'a Arc<Self>,
         entry: &'a Arc<Entry>,
         permits: u64,
+        now: Micros,
         within: Option<Micros>,
     ) -> Acquiring<'a> {
-        Acquiring { limit: self, entry, state: State::New { permits, within, at_once: true } }
+        Acquiring { limit: self, entry, state: State::New { permits, now, within } }
     }
 
-    /// The same, for what can't be decided in process.
-    pub(super) fn ask_store<'a>(
-        self: &'a Arc<Self>,
-        entry: &'a Arc<Entry>,
+    /// One after the other, for those with whom a future more is no matter.
+    ///
+    /// # Cancel safety
+    /// As [`ask_store`](Self::ask_store).
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
         permits: u64,
         within: Option<Micros>,
-    ) -> Acquiring<'a> {
-        Acquiring { limit: self, entry, state: State::New { permits, within, at_once: false } }
+    ) -> Result<Decision, Error> {
+        match self.decide_here(entry, permits)? {
+            ControlFlow::Break(decision) => Ok(decision),
+            ControlFlow::Continue(now) => self.ask_store(entry, permits, now, within).await,
+        }
     }
 
-    /// The same, for a call that was begun before.
+    /// As [`ask_store`](Self::ask_store), for a call that was begun before.
     pub(super) fn begin_again<'a>(self: &'a Arc<Self>, entry: &'a Arc<Entry>, call: Call) -> Acquiring<'a> {
         Acquiring { limit: self, entry, state: State::Checked(call) }
     }
@@ -98,7 +119,7 @@ impl SharedLimit {
 /// function that waits: each of them would be gone through twice a call, and have the decision moved once more.
 ///
 /// # Cancel safety
-/// As [`SharedLimit::acquire`].
+/// As [`SharedLimit::ask_store`].
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Acquiring<'a> {
     limit: &'a Arc<SharedLimit>,
@@ -109,9 +130,8 @@ pub(crate) struct Acquiring<'a> {
 enum State<'a> {
     New {
         permits: u64,
+        now: Micros,
         within: Option<Micros>,
-        /// Whether to look first whether it can be decided in process.
-        at_once: bool,
     },
     /// It is for the store to decide; home may have to be heard first.
     Checked(Call),
@@ -128,16 +148,9 @@ impl Acquiring<'_> {
     /// Its decision, if it has one at once. Else it waits for a shard, or goes further.
     fn begin(&mut self, context: &Context<'_>) -> Result<Option<Decision>, Error> {
         let Self { limit, entry, .. } = *self;
-        let now = limit.clock.now();
-        if let State::New { permits, at_once: true, .. } = self.state {
-            limit.check_permits(permits)?;
-            if let Some(decision) = limit.at_once(entry, permits, now) {
-                return Ok(Some(decision));
-            }
-        }
         let view = entry.load();
-        let call = match self.state {
-            State::New { permits, within, .. } => {
+        let (call, now) = match self.state {
+            State::New { permits, now, within } => {
                 limit.engine.check()?;
                 let due = now + within.unwrap_or(limit.deadline);
                 let call = Call { permits, turn: entry.next_turn(&view, now), due, attempt: 1 };
@@ -145,9 +158,9 @@ impl Acquiring<'_> {
                     self.state = State::Further(Box::pin(limit.begin_again(entry, call).instrument(span)));
                     return Ok(None);
                 }
-                call
+                (call, now)
             }
-            State::Checked(call) | State::Heard(call) => call,
+            State::Checked(call) | State::Heard(call) => (call, limit.clock.now()),
             State::Asked(..) | State::Further(_) | State::Over => unreachable!("it has begun"),
         };
         if !matches!(self.state, State::Heard(_))

@@ -171,7 +171,7 @@ impl SharedLimit {
         let now = self.clock.now();
         match self.in_process(entry, permits, now) {
             Some(decision) => Ok(decision),
-            None => self.ask_store(entry, permits, None).await,
+            None => self.ask_store(entry, permits, now, None).await,
         }
     }
 }
