@@ -30,8 +30,7 @@ impl Selector for KeepTo {
 pub(crate) enum Spreading {
     /// As many callers keep to each shard: batches are as large on any number of them.
     Kept,
-    /// By the library's default. A capped master stands still for most of the time, and callers in turn gather there, so
-    /// the others have fewer of them: batches shrink with the number of masters.
+    /// By the library's default: callers share a turn, and batches grow with their number.
     RoundRobin,
 }
 
