@@ -8,6 +8,7 @@ const HELP: &str = "\
 --seconds S    length of one contestant's turn in a round
 --quick        a short run that shows whether the bench works, not how fast anything is
 --only TEXT    the sections whose name contains this
+--no-peers     without other crates, where a bench has them in one table with ways to use Redis
 --svg          draw charts into docs/charts
 --charts DIR   draw charts into another folder";
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub turn: Duration,
     /// Whether this is only to see that the bench works.
     pub quick: bool,
+    /// Whether other crates take part, where they can be left out.
+    pub peers: bool,
     only: Option<String>,
     charts: Option<PathBuf>,
 }
@@ -47,7 +50,8 @@ impl Options {
     }
 
     fn parse(defaults: Defaults, args: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let (mut rounds, mut seconds, mut quick, mut only, mut charts) = (None, None, false, None, None);
+        let (mut rounds, mut seconds, mut only, mut charts) = (None, None, None, None);
+        let (mut quick, mut peers) = (false, true);
         let mut args = args.into_iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -56,6 +60,7 @@ impl Options {
                 "--rounds" => rounds = Some(value()?.parse().map_err(|error| format!("--rounds: {error}"))?),
                 "--seconds" => seconds = Some(value()?.parse().map_err(|error| format!("--seconds: {error}"))?),
                 "--quick" => quick = true,
+                "--no-peers" => peers = false,
                 "--only" => only = Some(value()?),
                 "--svg" => charts = Some(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/charts"))),
                 "--charts" => charts = Some(value()?.into()),
@@ -67,7 +72,7 @@ impl Options {
         if rounds == 0 || !(0.05..=3_600.0).contains(&seconds) {
             return Err("at least one round, of at least 0.05 seconds".into());
         }
-        Ok(Self { rounds, turn: Duration::from_secs_f64(seconds), quick, only, charts })
+        Ok(Self { rounds, turn: Duration::from_secs_f64(seconds), quick, peers, only, charts })
     }
 
     /// Whether a section of this name is to be run.
@@ -102,13 +107,14 @@ mod tests {
 
     #[test]
     fn what_is_said_counts_above_quick_and_that_above_the_defaults() {
-        let options = parse("--bench --quick --rounds 3 --only lat --charts out").unwrap();
+        let options = parse("--bench --quick --rounds 3 --only lat --no-peers --charts out").unwrap();
         assert_eq!((options.rounds, options.turn), (3, Duration::from_millis(500)));
-        assert!(options.wants("latency") && !options.wants("closed"));
+        assert!(options.wants("latency") && !options.wants("closed") && !options.peers);
         assert_eq!(options.chart("hot_key"), Some("out/hot_key.svg".into()));
 
         let options = parse("").unwrap();
         assert_eq!((options.rounds, options.turn, options.chart("x")), (5, Duration::from_secs(2), None));
+        assert!(options.wants("closed") && options.peers);
     }
 
     #[test]

@@ -1,22 +1,28 @@
 //! A closed loop: so many callers, each of whom calls again as soon as it is answered.
 
+use std::time::Duration;
+
 use shardlimit_peers::chart::{Lines, Scale, Series};
-use shardlimit_peers::cluster::cluster_runs;
-use shardlimit_peers::load::{Load, closed_loop};
+use shardlimit_peers::cluster::{cluster_runs, script_runs};
+use shardlimit_peers::load::{Caller, Load, closed_loop};
 use shardlimit_peers::{Figures, Options, Results, Rounds, Spread, Table, count, micros, number};
+use tokio::runtime::Runtime;
 
 use crate::contestants::{Contestants, MASTERS};
+use crate::peers::{Peers, Served};
 
 const CALLERS: [usize; 4] = [1, 64, 1_000, 10_000];
 const BASELINE: &str = "one key";
+/// Who is in the chart: those who share a cluster. More lines could not be told apart.
+const DRAWN: [&str; 4] = ["exact", "leased", BASELINE, "naive split"];
 
-pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
+pub(crate) fn run(options: &Options, contestants: &Contestants<'_>, peers: Option<&Peers>) {
     println!("## callers: closed loop\n");
     let head = ["callers", "", "decisions/s", "p50", "p99", "script runs a decision", "CPU a decision", "× one key"];
     let mut table = Table::new(head);
     let mut lines: Vec<Series<(f64, f64)>> = Vec::new();
     for callers in CALLERS {
-        let results = measure(options, contestants, callers);
+        let results = measure(options, contestants, peers, callers);
         for name in results.names() {
             let median = |figure, form: fn(f64) -> String| {
                 results.spread(name, figure).map_or_else(|| "–".into(), |spread| form(spread.median))
@@ -34,6 +40,9 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
                 ratio,
             ]);
             warn(&results, name, callers);
+            if !DRAWN.contains(&name) {
+                continue;
+            }
             let point = (callers as f64, results.spread(name, "rate").map_or(f64::NAN, |rate: Spread| rate.median));
             match lines.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.values.push(point),
@@ -49,26 +58,50 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
     }
 }
 
-fn measure(options: &Options, contestants: &Contestants<'_>, callers: usize) -> Results {
-    let (runtime, turn) = (contestants.runtime, options.turn);
+fn measure(options: &Options, contestants: &Contestants<'_>, peers: Option<&Peers>, callers: usize) -> Results {
+    let crowd = Crowd { runtime: contestants.runtime, callers, turn: options.turn };
+    let on_cluster = || cluster_runs(contestants.cluster);
     let mut rounds = Rounds::new(options.rounds);
     for (name, handle) in contestants.handles() {
-        rounds.contestant(name, move || {
-            counting_runs(contestants, || closed_loop(runtime, callers, turn, |_| handle.clone()))
-        });
+        rounds.contestant(name, move || counting(on_cluster, || crowd.call(|_| handle.clone())));
     }
     for (name, script) in [(BASELINE, &contestants.one_key), ("naive split", &contestants.naive_split)] {
-        rounds.contestant(name, move || {
-            counting_runs(contestants, || closed_loop(runtime, callers, turn, |caller| script.starting_at(caller)))
-        });
+        rounds.contestant(name, move || counting(on_cluster, || crowd.call(|caller| script.starting_at(caller))));
+    }
+    if let Some(peers) = peers {
+        // It has no server that could run anything.
+        rounds.contestant("governor", move || crowd.call(|_| peers.governor.clone()).figures());
+        rounds.contestant("trypema, redis", crowd.turn_of(&peers.trypema));
+        rounds.contestant("trypema, hybrid", crowd.turn_of(&peers.trypema_hybrid));
+        rounds.contestant("limitador, redis", crowd.turn_of(&peers.limitador));
+        rounds.contestant("limitador, cached", crowd.turn_of(&peers.limitador_cached));
     }
     rounds.run()
 }
 
-fn counting_runs(contestants: &Contestants<'_>, load: impl FnOnce() -> Load) -> Figures {
-    let before = cluster_runs(contestants.cluster);
+/// So many callers, for one turn.
+#[derive(Clone, Copy)]
+struct Crowd<'a> {
+    runtime: &'a Runtime,
+    callers: usize,
+    turn: Duration,
+}
+
+impl<'a> Crowd<'a> {
+    fn call<C: Caller>(self, make: impl FnMut(usize) -> C) -> Load {
+        closed_loop(self.runtime, self.callers, self.turn, make)
+    }
+
+    fn turn_of<C: Caller + Clone>(self, peer: &'a Served<C>) -> impl FnMut() -> Figures + 'a {
+        move || counting(|| script_runs(&peer.server), || self.call(|_| peer.caller.clone()))
+    }
+}
+
+/// What a turn came to, with the scripts that servers ran meanwhile.
+fn counting(runs: impl Fn() -> u64, load: impl FnOnce() -> Load) -> Figures {
+    let before = runs();
     let load = load();
-    let runs = cluster_runs(contestants.cluster) - before;
+    let runs = runs() - before;
     load.figures().with("runs", runs as f64 / load.calls as f64)
 }
 

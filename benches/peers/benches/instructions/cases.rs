@@ -4,9 +4,11 @@
 //! own counter is out of reach, so the clock is no part of the counts.
 
 use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use shardlimit::{Decision, FakeClock, Handle, Leases, Limiter, NamedLimit};
+use shardlimit::{Decision, Error, FakeClock, Handle, Leases, Limiter, NamedLimit};
 
 /// The child's exit code when its calls are not decided in process.
 pub(crate) const UNDECIDED: u8 = 3;
@@ -26,12 +28,14 @@ pub(crate) enum Place {
 /// The loop alone.
 pub(crate) const NOTHING: Case = Case { name: "nothing", place: Place::Embedded(|| counted(|| true)) };
 
-pub(crate) const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 7] = [
     Case { name: "embedded, allowed, by key", place: Place::Embedded(by_key) },
     Case { name: "embedded, allowed, by handle", place: Place::Embedded(by_handle) },
     Case { name: "embedded, denied, by handle", place: Place::Embedded(denied) },
     Case { name: "redis, leased, by handle", place: Place::Server(leased) },
     Case { name: "redis, denied by ceiling, by handle", place: Place::Server(under_ceiling) },
+    Case { name: "embedded, allowed, awaited", place: Place::Embedded(awaited) },
+    Case { name: "redis, leased, awaited", place: Place::Server(leased_awaited) },
 ];
 
 /// A call that is repeated; says whether it was decided as its case says.
@@ -100,12 +104,27 @@ fn denied() -> Box<dyn Call> {
     counted(move || is_denied(black_box(&handle)))
 }
 
+fn awaited() -> Box<dyn Call> {
+    let handle = embedded(ALLOWS).handle("user:42").expect("a key");
+    counted(move || is_allowed_when_awaited(black_box(&handle)))
+}
+
 fn is_allowed(handle: &Handle) -> bool {
     matches!(handle.try_acquire(1), Ok(Some(Decision::Allowed(_))))
 }
 
 fn is_denied(handle: &Handle) -> bool {
     matches!(handle.try_acquire(1), Ok(Some(Decision::Denied(_))))
+}
+
+/// As a caller awaits it; false also if it has to wait.
+fn is_allowed_when_awaited(handle: &Handle) -> bool {
+    matches!(poll_once(handle), Poll::Ready(Ok(Decision::Allowed(_))))
+}
+
+#[inline(always)]
+fn poll_once(handle: &Handle) -> Poll<Result<Decision, Error>> {
+    pin!(handle.acquire()).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn leased(url: &str) -> Option<Box<dyn Call>> {
@@ -116,6 +135,11 @@ fn leased(url: &str) -> Option<Box<dyn Call>> {
 fn under_ceiling(url: &str) -> Option<Box<dyn Call>> {
     let (limit, time) = on_server(url, "denied", DENIES, false);
     in_process(&limit, &time, is_denied)
+}
+
+fn leased_awaited(url: &str) -> Option<Box<dyn Call>> {
+    let (limit, time) = on_server(url, "leased-awaited", ALLOWS, true);
+    in_process(&limit, &time, is_allowed_when_awaited)
 }
 
 /// A limit on the server, under a name of its own in each run.

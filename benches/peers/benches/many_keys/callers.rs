@@ -25,10 +25,17 @@ pub(crate) fn client(urls: &[String], max_keys: usize) -> Limiter {
     builder.timeout(Duration::from_secs(10)).build().expect("valid settings")
 }
 
-/// The limit that all keys are under, by another name.
-pub(crate) fn limit(client: &Limiter, name: &str) -> NamedLimit {
-    let limit = format!("token-bucket {RATE}/s burst {BURST}").parse().expect("a valid limit");
-    client.define(name, limit).expect("a valid name")
+/// The limit that all keys are under: too small to be split.
+pub(crate) fn whole() -> String {
+    format!("token-bucket {RATE}/s burst {BURST}")
+}
+
+/// One that has a share on each of three masters.
+pub(crate) const SPLIT: &str = "token-bucket 1000/s burst 100";
+
+/// A limit by another name.
+pub(crate) fn limit(client: &Limiter, name: &str, text: &str) -> NamedLimit {
+    client.define(name, text.parse().expect("a valid limit")).expect("a valid name")
 }
 
 /// Keys drawn at random, some of them far more often than others, as users come.

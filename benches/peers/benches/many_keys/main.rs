@@ -38,21 +38,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Room for all, and for a tenth of them.
     let rooms = [keys as usize * 11 / 10, keys as usize / 10];
     let cluster = cluster::start(3);
-    let memory: Vec<(usize, Found)> = rooms
-        .iter()
-        .map(|max_keys| {
-            let job = Job { urls: cluster::urls(&cluster), max_keys: *max_keys, keys, length: options.turn };
-            (*max_keys, pass::measure(&job))
-        })
-        .collect();
-    println!("{}", memory_table(&memory, keys));
+    let pass = |limit: &str| -> Vec<(usize, Found)> {
+        let found = |max_keys: &usize| {
+            let (urls, limit) = (cluster::urls(&cluster), limit.to_owned());
+            (*max_keys, pass::measure(&Job { urls, limit, max_keys: *max_keys, keys, length: options.turn }))
+        };
+        rooms.iter().map(found).collect()
+    };
+    let memory = pass(&callers::whole());
+    println!("{}", memory_table("every key once", &memory, keys));
+    println!("{}", memory_table("every key once, split", &pass(callers::SPLIT), keys));
 
     let runtime = runtime(machine::cores());
     let bare = runtime.block_on(Bare::new(&cluster));
     let mut rounds = Rounds::new(options.rounds);
     for max_keys in rooms {
         let client = callers::client(&cluster::urls(&cluster), max_keys);
-        let limit = callers::limit(&client, &format!("zipf-{max_keys}"));
+        let limit = callers::limit(&client, &format!("zipf-{max_keys}"), &callers::whole());
         let (cluster, runtime) = (&cluster, &runtime);
         rounds.contestant(ours(max_keys), move || {
             let caller = |seed| Ours { limit: limit.clone(), draw: Draw::new(keys, seed) };
@@ -83,9 +85,8 @@ fn bytes_a_key(max_keys: usize, found: &Found, keys: u64) -> f64 {
     found.after.saturating_sub(found.before) as f64 / (max_keys as f64).min(keys as f64)
 }
 
-fn memory_table(memory: &[(usize, Found)], keys: u64) -> Table {
-    let head =
-        ["every key once", "seconds", "calls/s", "MB before", "MB after", "tracked at most", "bytes a tracked key"];
+fn memory_table(what: &str, memory: &[(usize, Found)], keys: u64) -> Table {
+    let head = [what, "seconds", "calls/s", "MB before", "MB after", "tracked at most", "bytes a tracked key"];
     let mut table = Table::new(head.into_iter().chain(["MB after load", "failed"]));
     for (max_keys, found) in memory {
         let Found { before, after, after_load, took, failed } = *found;

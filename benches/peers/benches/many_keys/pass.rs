@@ -12,7 +12,7 @@ use shardlimit_peers::load::{closed_loop, runtime};
 use shardlimit_peers::usage::resident;
 use tokio::runtime::Runtime;
 
-use crate::callers::{Draw, Ours, client, limit, name};
+use crate::callers::{Draw, Ours, SPLIT, client, limit, name};
 use crate::{CALLERS, PASS};
 
 /// Connections, their buffers, scripts and tasks are there before the first figure is taken.
@@ -22,6 +22,8 @@ const WARM_UP: u64 = 20_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) urls: Vec<String>,
+    /// What all keys are under.
+    pub(crate) limit: String,
     pub(crate) max_keys: usize,
     pub(crate) keys: u64,
     /// Of the load after the pass.
@@ -53,7 +55,7 @@ pub(crate) fn measure(job: &Job) -> Found {
     let (max_keys, keys, length) =
         (job.max_keys.to_string(), job.keys.to_string(), job.length.as_secs_f64().to_string());
     let mut command = Command::new(program);
-    command.args([PASS, &job.urls.join(","), &max_keys, &keys, &length]);
+    command.args([PASS, &job.urls.join(","), &job.limit, &max_keys, &keys, &length]);
     let output = command.stderr(std::process::Stdio::inherit()).output().expect("a process");
     let text = String::from_utf8_lossy(&output.stdout);
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
@@ -65,9 +67,10 @@ pub(crate) fn measure(job: &Job) -> Found {
 
 /// The child's side.
 pub(crate) fn run(arguments: &[String]) {
-    let [urls, max_keys, keys, length] = arguments else { panic!("not a pass: {arguments:?}") };
+    let [urls, text, max_keys, keys, length] = arguments else { panic!("not a pass: {arguments:?}") };
     let job = Job {
         urls: urls.split(',').map(ToOwned::to_owned).collect(),
+        limit: text.clone(),
         max_keys: max_keys.parse().expect("a number of keys"),
         keys: keys.parse().expect("a number of keys"),
         length: Duration::from_secs_f64(length.parse().expect("a number of seconds")),
@@ -77,11 +80,12 @@ pub(crate) fn run(arguments: &[String]) {
     // Names of its own for each pass: no key is known to the masters. The keys of the warm-up stay under theirs: freed,
     // they would make room for others.
     let process = std::process::id();
-    let warm = see(&runtime, &limit(&client, &format!("warm-{process}")), WARM_UP);
-    let limit = limit(&client, &format!("pass-{process}"));
+    let is_split = job.limit == SPLIT;
+    let warm = see(&runtime, &limit(&client, &format!("warm-{process}"), &job.limit), WARM_UP, is_split);
+    let limit = limit(&client, &format!("pass-{process}"), &job.limit);
     let before = resident();
     let began = Instant::now();
-    let failed = see(&runtime, &limit, job.keys);
+    let failed = see(&runtime, &limit, job.keys, is_split);
     let (took, after) = (began.elapsed().as_millis() as u64, resident());
     let load = closed_loop(&runtime, CALLERS, job.length, |seed| Ours {
         limit: limit.clone(),
@@ -91,8 +95,9 @@ pub(crate) fn run(arguments: &[String]) {
     println!("{found}");
 }
 
-/// Calls once for each of so many keys, by all callers at once. Returns how many calls failed.
-fn see(runtime: &Runtime, limit: &NamedLimit, keys: u64) -> u64 {
+/// Calls once for each of so many keys, by all callers at once. Returns how many calls failed. Of keys that are split, each is so
+/// before its call: else the steps by which they are would come after the calls, and more and more of them at once.
+fn see(runtime: &Runtime, limit: &NamedLimit, keys: u64, is_split: bool) -> u64 {
     let (next, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let callers: Vec<_> = (0..CALLERS)
         .map(|_| {
@@ -104,7 +109,9 @@ fn see(runtime: &Runtime, limit: &NamedLimit, keys: u64) -> u64 {
                     if number > keys {
                         return;
                     }
-                    if limit.acquire(name(number, &mut key)).await.is_err() {
+                    let key = name(number, &mut key);
+                    let is_planned = !is_split || limit.plan(key).await.is_ok();
+                    if limit.acquire(key).await.is_err() || !is_planned {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
