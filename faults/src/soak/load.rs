@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shardlimit::{Carry, Decision, Error, FailurePolicy, Leases, Limiter, NamedLimit};
+use shardlimit::{Carry, DecidedBy, Decision, Error, FailurePolicy, Leases, Limiter, NamedLimit};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -17,6 +17,9 @@ use crate::record::Outcome;
 /// The process knows so many keys at the most. The short-lived ones are more within seconds.
 const MAX_KEYS: usize = 10_000;
 const DEADLINE: Duration = Duration::from_millis(200);
+
+/// What most users have, and the one by which every fault is an error: half of all calls each.
+const POLICIES: [FailurePolicy; 2] = [FailurePolicy::Local { ratio: 0.5 }, FailurePolicy::Error];
 
 const HOT: &str = "token-bucket 20000/s burst 2000";
 const LEASED: &str = "token-bucket 50000/s burst 5000";
@@ -37,6 +40,8 @@ pub(super) struct Load {
     order: watch::Sender<Order>,
     tasks: JoinSet<()>,
     counts: Arc<Counts>,
+    /// All that are there from beginning to end.
+    limits: Vec<NamedLimit>,
 }
 
 /// Calls by their end.
@@ -44,6 +49,8 @@ pub(super) struct Load {
 pub(super) struct Counts {
     allowed: AtomicU64,
     denied: AtomicU64,
+    /// Of both, those that the failure policy decided.
+    by_policy: AtomicU64,
     not_sent: AtomicU64,
     unknown: AtomicU64,
     other: AtomicU64,
@@ -67,24 +74,25 @@ impl Load {
         let _inside = runtime.enter();
         let (order, orders) = watch::channel(Order::Rest);
         let desk = Desk { order: orders, counts: Arc::default(), urls: urls.into() };
-        let limiter = desk.limiter()?;
-        let hot = limiter.define("hot", HOT.parse()?)?;
-        let leased = limiter.define_leased("leased", LEASED.parse()?, Leases::new())?;
-        let short = limiter.define("short", SHORT.parse()?)?;
-        let set = limiter.define("set", SET[0].parse()?)?;
-        let mut tasks = JoinSet::new();
-        for _ in 0..4 {
-            tasks.spawn(desk.clone().call(hot.clone()));
-            tasks.spawn(desk.clone().wait(hot.clone()));
-            tasks.spawn(desk.clone().give_up(hot.clone()));
-            tasks.spawn(desk.clone().call(leased.clone()));
-        }
-        for number in 0..2 {
+        let (mut tasks, mut limits) = (JoinSet::new(), Vec::new());
+        for (number, policy) in POLICIES.into_iter().enumerate() {
+            let limiter = desk.limiter(policy)?;
+            let hot = limiter.define("hot", HOT.parse()?)?;
+            let leased = limiter.define_leased("leased", LEASED.parse()?, Leases::new())?;
+            let short = limiter.define("short", SHORT.parse()?)?;
+            let set = limiter.define("set", SET[0].parse()?)?;
+            for _ in 0..2 {
+                tasks.spawn(desk.clone().call(hot.clone()));
+                tasks.spawn(desk.clone().wait(hot.clone()));
+                tasks.spawn(desk.clone().give_up(hot.clone()));
+                tasks.spawn(desk.clone().call(leased.clone()));
+            }
             tasks.spawn(desk.clone().come_and_go(short.clone(), number));
+            tasks.spawn(desk.clone().set(set.clone()));
+            limits.extend([hot, leased, short, set]);
         }
-        tasks.spawn(desk.clone().set(set));
         tasks.spawn(desk.clone().begin_and_end());
-        Ok(Self { order, tasks, counts: desk.counts })
+        Ok(Self { order, tasks, counts: desk.counts, limits })
     }
 
     pub(super) fn work(&self) {
@@ -99,6 +107,12 @@ impl Load {
         &self.counts
     }
 
+    /// Permits that did not go back, and those that no shard was charged for: connections are cut, so there are some.
+    pub(super) fn lost(&self) -> (u64, u64) {
+        let all = self.limits.iter().map(NamedLimit::failures);
+        all.fold((0, 0), |sum, one| (sum.0 + one.unreturned, sum.1 + one.uncharged))
+    }
+
     /// Ends all tasks; says how many did not end.
     pub(super) fn end(&mut self, runtime: &Runtime, patience: Duration) -> usize {
         self.order.send_replace(Order::End);
@@ -110,13 +124,8 @@ impl Load {
 }
 
 impl Desk {
-    fn limiter(&self) -> Result<Limiter, Error> {
-        Limiter::builder()
-            .redis(self.urls.iter())
-            .max_keys(MAX_KEYS)
-            .deadline(DEADLINE)
-            .on_failure(FailurePolicy::Error)
-            .build()
+    fn limiter(&self, policy: FailurePolicy) -> Result<Limiter, Error> {
+        Limiter::builder().redis(self.urls.iter()).max_keys(MAX_KEYS).deadline(DEADLINE).on_failure(policy).build()
     }
 
     /// Waits for work; says whether there is any more.
@@ -125,6 +134,9 @@ impl Desk {
     }
 
     fn count(&self, result: &Result<Decision, Error>) {
+        if result.as_ref().is_ok_and(|decision| decision.decided_by() == DecidedBy::Fallback) {
+            self.counts.by_policy.fetch_add(1, Ordering::Relaxed);
+        }
         let count = match Outcome::of(result) {
             Outcome::Allowed => &self.counts.allowed,
             Outcome::Denied => &self.counts.denied,
@@ -203,7 +215,8 @@ impl Desk {
             if !self.has_work().await {
                 return;
             }
-            let Ok(limiter) = self.limiter() else { continue };
+            // Each way of ending, by each policy.
+            let Ok(limiter) = self.limiter(POLICIES[turn as usize / 2 % POLICIES.len()]) else { continue };
             let defined = HOT.parse().and_then(|limit| limiter.define_leased("brief", limit, Leases::new()));
             if let Ok(brief) = defined {
                 for _ in 0..20 {
@@ -225,10 +238,11 @@ impl fmt::Display for Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         write!(
             f,
-            "calls: {} allowed, {} denied, {} not sent, {} unknown, {} other, {} given up; limits were set {} times, {} \
+            "calls: {} allowed, {} denied, {} of both by the failure policy, {} not sent, {} unknown, {} other, {} given up; limits were set {} times, {} \
              limiters came and went",
             read(&self.allowed),
             read(&self.denied),
+            read(&self.by_policy),
             read(&self.not_sent),
             read(&self.unknown),
             read(&self.other),

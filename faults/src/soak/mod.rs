@@ -70,5 +70,7 @@ pub(crate) fn run(job: &Job) -> Result<bool, Failure> {
     }
     let hung = load.end(&runtime, PATIENCE);
     println!("\n{}", load.counts());
+    let (unreturned, uncharged) = load.lost();
+    println!("permits: {unreturned} that did not go back, {uncharged} that no shard was charged for");
     Ok(verdict::tell(&samples, hung))
 }
