@@ -8,8 +8,8 @@ local VERSION, CLOSED, NEWER = 1, 0, 1
 local HOME, LENT, TOMBSTONE, BUCKET = 0, 1, 2, 1
 -- version, kernel, kind, id, bytes ahead of the ledger; an id begins with its stamp
 local HEAD, HEAD_SIZE, STAMP = '<BBBc16I4i8I4I4', 39, '<i8'
--- rate, cost, burst, paced, level, seen
-local BODY = '<i8i8i8Bi8i8'
+-- rate, cost, burst, flags, level, seen; with leases, how long they are held, since when they are counted, and how many
+local BODY, LEASED, LEASES = '<i8i8i8Bi8i8', 2, '<i8i8i8i8'
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -35,15 +35,25 @@ if stored then
     tombstone = struct.pack('<BBB', VERSION, kernel, TOMBSTONE) .. string.sub(stored, 4)
     if kernel == BUCKET then
       -- It refills until now, and never again.
-      local rate, cost, burst, paced, level, seen = struct.unpack(BODY, stored, body)
+      local rate, cost, burst, flags, level, seen, behind = struct.unpack(BODY, stored, body)
       local capacity = burst * cost
       local refill = math.ceil(capacity / rate)
       local at = now
       if seen > now and seen - now <= refill then
         at = seen
       end
-      level = math.min(capacity, level + rate * math.min(math.max(at - seen, 0), 2 * refill))
-      tombstone = string.sub(tombstone, 1, body - 1) .. struct.pack(BODY, rate, cost, burst, paced, level, at)
+      local room = capacity
+      if flags == LEASED then
+        -- What is held has its place until all of it is forgotten.
+        local held_for, counted, leased, before = struct.unpack(LEASES, stored, behind)
+        local edge = math.min(counted + 2 * held_for, at)
+        local less = math.max(capacity - (leased + before) * cost, 0)
+        level = math.min(less, level + rate * math.min(math.max(edge - seen, 0), 2 * refill))
+        seen, room = math.max(seen, edge), edge < at and capacity or less
+      end
+      level = math.min(room, level + rate * math.min(math.max(at - seen, 0), 2 * refill))
+      tombstone = string.sub(tombstone, 1, body - 1)
+        .. struct.pack(BODY, rate, cost, burst, flags, level, at) .. string.sub(tombstone, behind)
     end
     left = tombstone
   end

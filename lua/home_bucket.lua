@@ -14,8 +14,8 @@ local HOME, LENT = 0, 1
 local SAME, PROPORTIONAL, RESET = '0', '2', '3'
 -- version, kernel, kind, id, bytes ahead of the ledger; since when runs are counted, their number, and load before
 local HEAD, HEAD_SIZE = '<BBBc16I4i8I4I4', 39
--- rate, cost, burst, paced, level, seen
-local BODY = '<i8i8i8Bi8i8'
+-- rate, cost, burst, flags, level, seen; with leases, how long they are held, since when they are counted, and how many
+local BODY, LEASED, LEASES = '<i8i8i8Bi8i8', 2, '<i8i8i8i8'
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -26,6 +26,8 @@ local state = redis.call('GET', KEYS[1])
 local since, runs, load = now, 0, 0
 -- A home that is made anew, or of another kernel before, begins with nothing: what is lent may have all there was.
 local known, cost, level, at = false, new_cost, 0, now
+-- What is held in processes stays home's affair, until then.
+local leases, forgotten = '', now
 if state then
   local version, kernel, kind, id, ledger_at, its_since, its_runs, its_load, body = struct.unpack(HEAD, state)
   since, runs, load = its_since, its_runs, its_load
@@ -42,15 +44,28 @@ if state then
   end
   if kernel == KERNEL then
     known = true
-    local rate, burst, seen, _
-    rate, cost, burst, _, level, seen = struct.unpack(BODY, state, body)
+    local rate, burst, flags, seen, behind
+    rate, cost, burst, flags, level, seen, behind = struct.unpack(BODY, state, body)
     local capacity = burst * cost
     local refill = math.ceil(capacity / math.max(rate, 1))
     -- Behind by up to a refill: time stands still. By more: the clock was set back for good.
     if seen > now and seen - now <= refill then
       at = seen
     end
-    level = math.min(capacity, level + rate * math.min(math.max(at - seen, 0), 2 * refill))
+    local room = capacity
+    if flags == LEASED then
+      -- What is held has its place until all of it is forgotten.
+      local held_for, counted, leased, before = struct.unpack(LEASES, state, behind)
+      local edge = math.min(counted + 2 * held_for, at)
+      local less = math.max(capacity - (leased + before) * cost, 0)
+      level = math.min(less, level + rate * math.min(math.max(edge - seen, 0), 2 * refill))
+      seen, room = math.max(seen, edge), edge < at and capacity or less
+      if edge >= at then
+        leases = struct.pack(LEASES, held_for, math.min(counted, at), leased, before)
+        forgotten = counted + 2 * held_for + (leased + before) * cost / math.max(new_rate, 1)
+      end
+    end
+    level = math.min(room, level + rate * math.min(math.max(at - seen, 0), 2 * refill))
   end
 elseif ARGV[1] ~= '' then
   return {VERSION, STALE, '', ''}
@@ -116,6 +131,11 @@ ledger = table.concat(ledger)
 local missing = new_burst * new_cost - level
 local ttl = math.max(tonumber(ARGV[3]), math.ceil((at - now + missing / math.max(new_rate, 1)) / 1000) + 1000)
 local new = struct.pack(BODY, new_rate, new_cost, new_burst, paced, level, at)
+-- A queue has none.
+if leases ~= '' and paced == 0 then
+  ttl = math.max(ttl, math.ceil((forgotten - now) / 1000))
+  new = struct.pack(BODY, new_rate, new_cost, new_burst, LEASED, level, at) .. leases
+end
 new = struct.pack(HEAD, VERSION, KERNEL, HOME, ARGV[2], HEAD_SIZE + #new, since, runs, load) .. new .. ledger
 redis.call('SET', KEYS[1], new, 'PX', string.format('%.0f', ttl))
 return {VERSION, OK, ARGV[2], ledger}

@@ -3,6 +3,8 @@
 fn main() {
     println!("cargo::rustc-cfg=model");
     println!("cargo::rustc-cfg=feature=\"redis\"");
-    println!("cargo::rustc-check-cfg=cfg(feature, values(\"redis\", \"cluster-async\", \"serde\", \"tls\"))");
+    println!(
+        "cargo::rustc-check-cfg=cfg(feature, values(\"redis\", \"config\", \"cluster-async\", \"serde\", \"tls\"))"
+    );
     println!("cargo::rerun-if-changed=build.rs");
 }

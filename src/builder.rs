@@ -2,6 +2,8 @@
 
 #[cfg(feature = "redis")]
 mod failures;
+#[cfg(all(feature = "config", feature = "redis"))]
+mod file;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -129,6 +131,23 @@ impl Builder {
             return Ok(Limiter::new(Store::Shared(shared)));
         }
         Ok(self.local())
+    }
+
+    /// Whether it can be built, as far as that is known before a process has all that it needs.
+    #[cfg(feature = "config")]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let builder = self.clone();
+        #[cfg(feature = "tls")]
+        let builder = builder.without_crypto();
+        builder.build().map(drop)
+    }
+
+    /// Every setting as text, but for those that no file can say.
+    #[cfg(all(test, feature = "config", feature = "redis"))]
+    pub(crate) fn told(&self) -> Vec<(&'static str, String)> {
+        let Self { prefix, max_keys, clock: _, shadow, redis } = self;
+        let told = [("prefix", prefix.clone()), ("max_keys", max_keys.to_string()), ("shadow", shadow.to_string())];
+        told.into_iter().chain(redis.told()).collect()
     }
 
     /// The settings must be valid, as the defaults are.

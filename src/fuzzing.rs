@@ -2,10 +2,12 @@
 
 use redis::Value;
 
+use crate::config::Config;
 use crate::counter::Sketch;
 use crate::kernel::Ask;
 use crate::key::{Slot, home_slot, sub_key};
 use crate::limit::{Algorithm, Limit};
+use crate::limiter::Limiter;
 use crate::plan::{Definition, Shards};
 use crate::store::cluster::{Address, Fault, Patience, Scanner, Settings};
 use crate::store::ring::{Member, Record};
@@ -193,7 +195,6 @@ pub fn urls(data: &[u8]) {
         return;
     }
     let (before, after) = text.split_at(text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at));
-    let timeout = std::time::Duration::from_secs(1);
     for url in [
         text.clone(),
         format!("redis://{before}:{PASSWORD}{after}@10.0.0.1"),
@@ -201,11 +202,40 @@ pub fn urls(data: &[u8]) {
         format!("{before}:{PASSWORD}@{after}"),
         format!("{before}{PASSWORD}{after}@h:1"),
     ] {
-        let shown = match Settings::new(std::slice::from_ref(&url), Patience { timeout, ..Patience::default() }) {
+        let shown = match Settings::new(std::slice::from_ref(&url), Patience::default()) {
             Ok(settings) => format!("{settings:?} {}", settings.seeds()[0]),
             Err(error) => format!("{error} {error:?}"),
         };
         assert!(!shown.contains(PASSWORD) && !shown.chars().any(char::is_control), "{url:?} as {shown}");
+    }
+}
+
+/// A configuration file, as it comes and behind what is often there: whatever is wrong is told on one line that can be shown, without a
+/// password, and what is read can be built and defined.
+pub fn config(data: &[u8]) {
+    const PASSWORD: &str = "hunter2";
+    let text = String::from_utf8_lossy(data);
+    // A file in it would be read.
+    if text.contains(PASSWORD) || text.contains("tls") {
+        return;
+    }
+    for text in [
+        text.clone().into_owned(),
+        format!("[limits.a]\nlimit = \"5/min\"\n{text}"),
+        format!("limits.a.limit = {text}"),
+        format!("redis = [\"redis://u:{PASSWORD}@10.0.0.1{text}\"]"),
+        format!("redis = [\"redis://u:{PASSWORD}@10.0.0.1\"]\n{text}"),
+    ] {
+        let shown = match Config::from_toml(&text) {
+            Ok(config) => {
+                let limiter = Limiter::builder().max_keys(1).build().expect("a limiter");
+                let _ = config.define(&limiter);
+                config.limits().for_each(|(_, limit)| assert_eq!(limit.to_string().parse(), Ok(limit)));
+                format!("{config:?}")
+            }
+            Err(error) => error.to_string(),
+        };
+        assert!(!shown.contains(PASSWORD) && !shown.chars().any(char::is_control), "{text:?} as {shown}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! A handle: one key of one limit, held.
 
+mod acquire;
+
 use std::fmt;
-#[cfg(feature = "redis")]
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::decision::{Decision, Peek, Receipt};
@@ -14,6 +14,7 @@ use crate::named::NamedLimit;
 use crate::store::keyed::Pin;
 use crate::store::local::Cell;
 use crate::sync::Arc;
+use acquire::Acquire;
 
 /// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
 /// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
@@ -39,7 +40,43 @@ pub struct Handle {
 pub(crate) enum Held {
     Local(LocalHold),
     #[cfg(feature = "redis")]
-    Shared(Arc<SharedLimit>, Arc<Entry>),
+    Shared(SharedHold),
+}
+
+/// A key in use. When the last who holds on to it lets go, it falls idle.
+#[cfg(feature = "redis")]
+pub(crate) struct SharedHold {
+    limit: Arc<SharedLimit>,
+    /// Taken only when it is dropped.
+    entry: Option<Arc<Entry>>,
+}
+
+#[cfg(feature = "redis")]
+impl SharedHold {
+    pub(crate) fn new(limit: Arc<SharedLimit>, entry: Arc<Entry>) -> Self {
+        Self { limit, entry: Some(entry) }
+    }
+
+    #[inline]
+    fn entry(&self) -> &Arc<Entry> {
+        self.entry.as_ref().expect("taken only when it is dropped")
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Clone for SharedHold {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.limit), Arc::clone(self.entry()))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl Drop for SharedHold {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.limit.let_go(entry);
+        }
+    }
 }
 
 /// A pin on the embedded store, released when it is dropped.
@@ -125,7 +162,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.pin().key(),
             #[cfg(feature = "redis")]
-            Held::Shared(_, entry) => &entry.key,
+            Held::Shared(hold) => &hold.entry().key,
         }
     }
 
@@ -166,24 +203,8 @@ impl Handle {
     /// # Ok::<(), shardlimit::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn acquire_n(&self, permits: u64) -> Result<Decision, Error> {
-        match &self.held {
-            Held::Local(hold) => {
-                let mut decided = hold.ask(permits);
-                hold.definition.shadow.over(&mut decided);
-                decided
-            }
-            #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => {
-                let mut decided = match limit.decide_here(entry, permits) {
-                    Ok(ControlFlow::Break(decision)) => Ok(decision),
-                    Ok(ControlFlow::Continue(now)) => limit.ask_store(entry, permits, now, self.limit.within()).await,
-                    Err(error) => Err(error),
-                };
-                limit.shadow.over(&mut decided);
-                decided
-            }
-        }
+    pub fn acquire_n(&self, permits: u64) -> impl Future<Output = Result<Decision, Error>> {
+        Acquire::new(self, permits)
     }
 
     /// As [`NamedLimit::try_acquire`].
@@ -206,7 +227,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) if !hold.definition.shadow.is_on() => hold.try_ask(permits),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) if !limit.shadow.is_on() => limit.try_acquire(entry, permits),
+            Held::Shared(hold) if !hold.limit.shadow.is_on() => hold.limit.try_acquire(hold.entry(), permits),
             _ => self.try_in_shadow(permits),
         }
     }
@@ -216,7 +237,7 @@ impl Handle {
         let mut decided = match &self.held {
             Held::Local(hold) => hold.try_ask(permits),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.try_acquire(entry, permits),
+            Held::Shared(hold) => hold.limit.try_acquire(hold.entry(), permits),
         };
         self.limit.shadow().over(&mut decided);
         decided
@@ -245,7 +266,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().acquire_within(permits, timeout, || hold.ask(permits)).await,
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.acquire_within(entry, permits, timeout, self.limit.within()).await,
+            Held::Shared(hold) => hold.limit.acquire_within(hold.entry(), permits, timeout, self.limit.within()).await,
         }
     }
 
@@ -270,7 +291,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => Ok(hold.call().peek()),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.peek(entry, self.limit.within()).await,
+            Held::Shared(hold) => hold.limit.peek(hold.entry(), self.limit.within()).await,
         }
     }
 
@@ -296,7 +317,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().refund(&receipt, receipt.permits),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.settle_within(entry, receipt, 0, self.limit.within()).await,
+            Held::Shared(hold) => hold.limit.settle_within(hold.entry(), receipt, 0, self.limit.within()).await,
         }
     }
 
@@ -322,7 +343,7 @@ impl Handle {
         match &self.held {
             Held::Local(hold) => hold.call().settle(&receipt, actual),
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.settle_within(entry, receipt, actual, self.limit.within()).await,
+            Held::Shared(hold) => hold.limit.settle_within(hold.entry(), receipt, actual, self.limit.within()).await,
         }
     }
 
@@ -350,15 +371,15 @@ impl Handle {
                 Ok(())
             }
             #[cfg(feature = "redis")]
-            Held::Shared(limit, entry) => limit.reset(entry, self.limit.within()).await,
+            Held::Shared(hold) => hold.limit.reset(hold.entry(), self.limit.within()).await,
         }
     }
 }
 
 #[cfg(feature = "redis")]
 impl Handle {
-    /// What this process had of each shard of the key, also of shards that its plan has no more. Nothing on the embedded
-    /// store.
+    /// What this process had of each shard of the key, also of shards that its plan has no more; since the key was last idle for so
+    /// long that no more than its plan was kept. Nothing on the embedded store.
     ///
     /// ```no_run
     /// # fn run(hot: shardlimit::Handle) {
@@ -369,7 +390,7 @@ impl Handle {
     pub fn counts(&self) -> Vec<crate::ShardCounts> {
         match &self.held {
             Held::Local(_) => Vec::new(),
-            Held::Shared(_, entry) => entry.counts(),
+            Held::Shared(hold) => hold.entry().counts(),
         }
     }
 }

@@ -13,8 +13,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// A process takes as many as it had use for in the last [`horizon`](Leases::horizon), never more than a quarter of the burst, and
 /// gives back what it has not spent within their [`ttl`](Leases::ttl). The long-run rate is never exceeded. Admissions in any
 /// interval of length t are at most burst + rate · t + what all processes hold when it begins. As long as nothing is given
-/// back that is at most rate · ttl, however many processes there are; [`within_burst`](Leases::within_burst) takes this
-/// much out of the burst.
+/// back that is at most rate · ttl, however many processes there are; with [`within_burst`](Leases::within_burst) it is nothing.
 ///
 /// ```
 /// use shardlimit::{Leases, Limiter};
@@ -67,18 +66,18 @@ impl Leases {
         self
     }
 
-    /// Takes what leases can add to an interval out of the burst: the store then holds a burst that is smaller by rate · ttl,
-    /// and as long as nothing is given back no interval sees more than the burst that was defined. All processes have to
-    /// define the limit alike.
+    /// Has shards keep room for what is leased of them: what a shard has and what processes hold of it is never more than its
+    /// burst, whatever is given back when. So no interval of length t sees more than burst + rate · t, as without leases.
     ///
-    /// For buckets. A fixed window needs no such thing: its leases end with it. A sliding window has no burst to take from.
+    /// For buckets. A shard is not told what was spent, so it keeps the room for two to four times the [`ttl`](Leases::ttl): a burst
+    /// below rate · 4 · ttl is refused, for then the rate could not be had. A fixed window needs no such thing: its leases end with it. A
+    /// sliding window has no burst in which there could be room.
     ///
     /// ```
-    /// # use shardlimit::{Leases, Limiter};
+    /// # use shardlimit::{Leases, Limiter}; use std::time::Duration;
     /// # let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).build()?;
-    /// let leases = Leases::new().within_burst();
+    /// let leases = Leases::new().ttl(Duration::from_millis(20)).within_burst();
     /// let strict = limiter.define_leased("checkout", "500000/s burst 50000".parse()?, leases)?;
-    /// assert_eq!(strict.limit().burst(), 25_000); // 50,000 less the 25,000 of 50 ms
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn within_burst(mut self) -> Self {
@@ -86,8 +85,36 @@ impl Leases {
         self
     }
 
-    /// The limit as the store is to hold it.
-    pub(crate) fn carve(&self, limit: Limit) -> Result<Limit, Error> {
+    /// For how long permits may be held: what [`ttl`](Self::ttl) set.
+    ///
+    /// ```
+    /// # use shardlimit::Leases; use std::time::Duration;
+    /// assert_eq!(Leases::new().held_for(), Duration::from_millis(50));
+    /// ```
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether shards keep room for them: what [`within_burst`](Self::within_burst) set.
+    ///
+    /// ```
+    /// # use shardlimit::Leases;
+    /// assert!(Leases::new().within_burst().is_within_burst());
+    /// ```
+    #[must_use]
+    pub fn is_within_burst(&self) -> bool {
+        self.within_burst
+    }
+
+    /// For how long a shard keeps room for what is leased of it, at the least: what expires comes back within half a ttl more, and a
+    /// request.
+    pub(crate) fn room_for(&self) -> Duration {
+        2 * self.ttl
+    }
+
+    /// Whether they fit the limit.
+    pub(crate) fn check(&self, limit: Limit) -> Result<(), Error> {
         if self.horizon < Duration::from_micros(100) || self.horizon > self.ttl {
             let message = format!("must be 100 µs to the ttl, {:?}, got {:?}", self.ttl, self.horizon);
             return Err(Error::new(ErrorKind::InvalidSetting, "horizon", message));
@@ -97,27 +124,32 @@ impl Leases {
             return Err(Error::new(ErrorKind::InvalidSetting, "ttl", message));
         }
         if !self.within_burst {
-            return Ok(limit);
+            return Ok(());
         }
-        let held = (u128::from(limit.permits()) * self.ttl.as_micros()).div_ceil(limit.period().as_micros());
-        let burst = u128::from(limit.burst()).checked_sub(held).filter(|burst| *burst > 0);
-        match (limit.algorithm(), burst) {
-            (Algorithm::FixedWindow | Algorithm::PacingQueue | Algorithm::Composite, _) => Ok(limit),
-            (Algorithm::TokenBucket, Some(burst)) => Limit::token_bucket(limit.permits(), limit.period(), burst as u64),
-            (Algorithm::LeakyBucket, Some(burst)) => Limit::leaky_bucket(limit.permits(), limit.period(), burst as u64),
-            (Algorithm::TokenBucket | Algorithm::LeakyBucket, None) => {
-                let message = format!(
-                    "{:?} of \"{limit}\" are {held} permits, no less than its burst; use a shorter ttl or a larger burst",
-                    self.ttl
-                );
-                Err(Error::new(ErrorKind::InvalidSetting, "ttl", message))
-            }
-            (Algorithm::SlidingWindow | Algorithm::SlidingLog, _) => {
-                let message =
-                    format!("\"{limit}\" has no burst to take leases from; use a bucket, or leases without it");
+        match limit.algorithm() {
+            Algorithm::FixedWindow | Algorithm::PacingQueue | Algorithm::Composite => Ok(()),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.check_room(limit),
+            Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+                let message = format!("\"{limit}\" has no burst to keep room in; use a bucket, or leases without it");
                 Err(Error::new(ErrorKind::InvalidSetting, "within_burst", message))
             }
         }
+    }
+
+    /// As many as come back while they are counted, at the longest, have to have room.
+    fn check_room(&self, limit: Limit) -> Result<(), Error> {
+        let (rate, period) = (u128::from(limit.permits()), limit.period().as_micros());
+        let most = (2 * self.room_for().as_micros() * rate).div_ceil(period);
+        if u128::from(limit.burst()) >= most {
+            return Ok(());
+        }
+        let longest = Duration::from_micros((u128::from(limit.burst()) * period / (4 * rate)) as u64);
+        let message = format!(
+            "four times {:?} of \"{limit}\" are {most} permits, more than its burst; use a ttl of {longest:?} at the most, or a larger \
+             burst",
+            self.ttl
+        );
+        Err(Error::new(ErrorKind::InvalidSetting, "ttl", message))
     }
 }
 

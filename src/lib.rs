@@ -31,12 +31,12 @@
 //! * [`accuracy`]: what each algorithm promises, as a formula, and where it does not hold. [`decisions`]: what was measured,
 //!   and chosen.
 //! * [`architecture`]: the way of a call on a cluster. [`agreement`]: how shares move and limits change. [`operations`]: servers,
-//!   permissions, faults, events. [`glossary`]: every word.
+//!   permissions, faults, events. [`configuration`]: all of it from a file. [`glossary`]: every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.
 //! * [`counters`]: what else can be counted, exactly once: totals, events lately, distinct values. [`counter`]: their API.
 //!
 //! Features, none of them on by default: `redis` (the cluster store), `tls` (`rediss://` URLs), `cluster-async` (a
-//! `ClusterConnection` of your own), `serde` (a limit as its text).
+//! `ClusterConnection` of your own), `serde` (a limit as its text), `config` (a limiter and its limits from a TOML file).
 
 #![forbid(unsafe_code)]
 
@@ -58,6 +58,9 @@ pub mod agreement {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("../docs/configuration.md")]
+pub mod configuration {}
+
 #[doc = include_str!("../docs/reliability.md")]
 pub mod reliability {}
 
@@ -78,13 +81,15 @@ mod ask;
 mod breaker;
 mod builder;
 mod clock;
+#[cfg(feature = "config")]
+mod config;
 pub mod counter;
 mod decision;
 mod error;
 #[cfg(feature = "redis")]
 mod escrow;
 mod flow;
-#[cfg(all(fuzzing, feature = "redis"))]
+#[cfg(all(fuzzing, feature = "config", feature = "redis"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;
@@ -133,6 +138,8 @@ pub use ask::Ask;
 pub use breaker::{BreakerForce, BreakerSettings, BreakerState};
 pub use builder::Builder;
 pub use clock::{Clock, FakeClock};
+#[cfg(feature = "config")]
+pub use config::{Changes, Config};
 pub use decision::{
     AllAllowed, AllDecision, AllDenied, AllReceipt, Allowed, DecidedBy, Decision, Denied, Peek, Receipt, Remaining,
 };

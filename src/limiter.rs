@@ -6,6 +6,8 @@ mod ring;
 mod several;
 #[cfg(feature = "redis")]
 mod shared;
+#[cfg(all(test, feature = "redis"))]
+mod tests;
 
 #[cfg(feature = "redis")]
 pub use ring::{Ring, RingNode};
@@ -60,6 +62,24 @@ struct Defined {
     limit: Limit,
     #[cfg(feature = "redis")]
     leases: Option<Leases>,
+}
+
+impl Defined {
+    /// Whether it is what the name is asked to stand for again.
+    fn is(&self, name: &str, limit: Limit, #[cfg(feature = "redis")] leases: Option<Leases>) -> Result<(), Error> {
+        let same = self.limit == limit;
+        #[cfg(feature = "redis")]
+        let same = same && self.leases == leases;
+        if same {
+            return Ok(());
+        }
+        let message = format!(
+            "{name:?} already stands for \"{}\"{}; give \"{limit}\" another name",
+            self.limit,
+            if self.limit == limit { " with other leases" } else { "" }
+        );
+        Err(Error::new(ErrorKind::NameTaken, "name", message))
+    }
 }
 
 /// What a limiter makes its limits on.
@@ -141,6 +161,40 @@ impl Limiter {
         self.define_as(name, limit, define)
     }
 
+    /// Refuses a name that stands for another limit.
+    #[cfg(feature = "config")]
+    pub(crate) fn check_free(
+        &self,
+        name: &str,
+        limit: Limit,
+        #[cfg(feature = "redis")] leases: Option<Leases>,
+    ) -> Result<(), Error> {
+        let definitions = lock(&self.0.definitions);
+        let Some(known) = definitions.get(name) else { return Ok(()) };
+        #[cfg(feature = "redis")]
+        return known.is(name, limit, leases);
+        #[cfg(not(feature = "redis"))]
+        known.is(name, limit)
+    }
+
+    #[cfg(feature = "config")]
+    pub(crate) fn find(&self, name: &str) -> Option<NamedLimit> {
+        lock(&self.0.definitions).get(name).map(|known| known.named.clone())
+    }
+
+    /// The limit of this name was set to another one.
+    #[cfg(all(feature = "config", feature = "redis"))]
+    pub(crate) fn is_now(&self, name: &str, limit: Limit) {
+        if let Some(known) = lock(&self.0.definitions).get_mut(name) {
+            known.limit = limit;
+        }
+    }
+
+    #[cfg(all(feature = "config", feature = "redis"))]
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.0.store, Store::Local { .. })
+    }
+
     fn define_as(
         &self,
         name: &str,
@@ -151,18 +205,11 @@ impl Limiter {
         check_name("name", name)?;
         let mut definitions = lock(&self.0.definitions);
         if let Some(known) = definitions.get(name) {
-            let same = known.limit == limit;
             #[cfg(feature = "redis")]
-            let same = same && known.leases == leases;
-            if same {
-                return Ok(known.named.clone());
-            }
-            let message = format!(
-                "{name:?} already stands for \"{}\"{}; give \"{limit}\" another name",
-                known.limit,
-                if known.limit == limit { " with other leases" } else { "" }
-            );
-            return Err(Error::new(ErrorKind::NameTaken, "name", message));
+            known.is(name, limit, leases)?;
+            #[cfg(not(feature = "redis"))]
+            known.is(name, limit)?;
+            return Ok(known.named.clone());
         }
         let named = define()?;
         let defined = Defined {

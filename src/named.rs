@@ -16,6 +16,8 @@ use crate::flow::call::{Call, Definition};
 use crate::flow::shadow::Shadow;
 #[cfg(feature = "redis")]
 use crate::flow::sharded::SharedLimit;
+#[cfg(feature = "redis")]
+use crate::handle::SharedHold;
 use crate::handle::{Handle, Held, LocalHold};
 use crate::key::check_key;
 use crate::limit::Limit;
@@ -342,7 +344,10 @@ impl NamedLimit {
                 Held::Local(LocalHold::new(Arc::clone(definition), pin))
             }
             #[cfg(feature = "redis")]
-            On::Shared(limit) => Held::Shared(Arc::clone(limit), Arc::clone(&limit.entry(check_key(key.as_ref())?))),
+            On::Shared(limit) => {
+                let entry = Arc::clone(&limit.entry(check_key(key.as_ref())?));
+                Held::Shared(SharedHold::new(Arc::clone(limit), entry))
+            }
         };
         Ok(Handle::new(self.clone(), held))
     }

@@ -21,10 +21,11 @@
 //! | `share lost` | ERROR | a share that home had lent was not there |
 //! | `home lost` | ERROR | home was not there, or had forgotten its last ledger |
 //! | `overshoot` | ERROR | more was admitted of a key than its limit allows, by all processes together |
+//! | `permits lost` | ERROR | permits did not go back to their shard, or it was not charged for them; one a second and limit |
 //! | `adds dropped` | ERROR | adds to a counter were given up |
 //! | `mismatch` | WARN | a key is defined otherwise, and later, than here |
 //! | `denied` | WARN | a call was denied; one a second and limit |
-//! | `allowed` | DEBUG | a call was allowed; those of one turn in 1,024 |
+//! | `allowed` | DEBUG | a call was allowed by a shard; those of one turn in a hundred, unless `sample_allowed` says otherwise |
 //!
 //! Keys are escaped and cut: they come from outside. No field has more than some hundred characters, however many shards
 //! a key has and whatever a server says.
@@ -40,8 +41,6 @@ use crate::store::ring::Record;
 use crate::topology::Topology;
 use crate::wire::{GrantId, Ledger};
 
-/// One in so many allowed calls is told of: at a million a second that is a thousand events.
-const SAMPLE: u64 = 1_024;
 /// Bytes of a key that an event shows.
 const KEY: usize = 64;
 /// Slots that an event names. A key may have thousands of shards.
@@ -105,6 +104,11 @@ pub(crate) fn overshoot(limit: &str, key: &[u8], overshoot: &Overshoot) {
     error!(limit, key = %Key(key), permits, ?over, "overshoot");
 }
 
+/// With all that was lost of the limit so far.
+pub(crate) fn permits_lost(limit: &str, key: &[u8], unreturned: u64, uncharged: u64) {
+    error!(limit, key = %Key(key), unreturned, uncharged, "permits lost");
+}
+
 pub(crate) fn adds_dropped(counters: &str, adds: u64, surely_not_counted: bool) {
     error!(counters, adds, surely_not_counted, "adds dropped");
 }
@@ -145,10 +149,28 @@ pub(crate) fn denied(limit: &str, key: &[u8], permits: u64) {
     warn!(limit, key = %Key(key), permits, "denied");
 }
 
-/// One turn in so many: the calls that share it are told of together.
-pub(crate) fn allowed(limit: &str, key: &[u8], permits: u64, turn: u64) {
-    if turn.is_multiple_of(SAMPLE) {
+/// Of some turns: the calls that share one are told of together.
+#[inline]
+pub(crate) fn allowed(limit: &str, key: &[u8], permits: u64, turn: u64, sample: Sample) {
+    if sample.has(turn) {
         debug!(limit, key = %Key(key), permits, "allowed");
+    }
+}
+
+/// Which turns are told of: a part of them, spread evenly whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample(u64);
+
+impl Sample {
+    /// From 0 for none to 1 for all.
+    pub(crate) fn new(part: f64) -> Self {
+        Self((part * f64::from(u32::MAX)).round() as u64 + u64::from(part >= 1.0))
+    }
+
+    /// One multiplication: the multiples of the golden ratio fill a circle evenly, however far one goes.
+    #[inline]
+    fn has(self, turn: u64) -> bool {
+        (turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) < self.0
     }
 }
 
@@ -171,5 +193,26 @@ impl fmt::Display for Key<'_> {
         let shown = &self.0[..self.0.len().min(KEY)];
         write!(f, "{}", shown.escape_ascii())?;
         if shown.len() < self.0.len() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From wherever a key's turns begin, and however few there are.
+    #[test]
+    fn a_sample_is_the_part_that_was_asked_for() {
+        for (part, turns, told) in
+            [(0.0, 100_000, 0..=0), (1.0, 100_000, 100_000..=100_000), (0.01, 100_000, 995..=1_005)]
+        {
+            for start in [0, 1, 12_345, u64::MAX - 50_000] {
+                let sample = Sample::new(part);
+                let count = (0..turns).filter(|turn| sample.has(start.wrapping_add(*turn))).count();
+                assert!(told.contains(&count), "{part} from {start}: {count}");
+            }
+        }
+        let longest = (0..100_000_u64).filter(|turn| Sample::new(0.01).has(*turn)).collect::<Vec<_>>();
+        assert!(longest.windows(2).all(|pair| pair[1] - pair[0] < 400), "no long silence");
     }
 }

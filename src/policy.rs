@@ -122,6 +122,13 @@ pub struct Failures {
     /// Calls that could not be taken because too many waited for their shard already, or too many requests of all keys were under
     /// way. The same goes for them.
     pub crowded: u64,
+    /// Permits that were to go back to their shard and did not, or may not have: the request had no answer, more than 10,000
+    /// refunds waited for a shard that was out of reach, or the limiter came to its end first. The limit is so much stricter until that
+    /// has come back by itself.
+    pub unreturned: u64,
+    /// Permits that the policy allowed, that their shard was to be charged for when it was back, and that it was not charged for, or
+    /// may not have been: that request had no answer, or the limiter came to its end first.
+    pub uncharged: u64,
 }
 
 /// A policy that can be exchanged while calls go by it.

@@ -7,7 +7,8 @@ mod shared;
 use std::fs;
 use std::time::Duration;
 
-use shardlimit::{ErrorKind, Leases, Limiter, NamedLimit};
+use futures_util::FutureExt;
+use shardlimit::{ErrorKind, FailurePolicy, Leases, Limiter, NamedLimit};
 use shared::{Cluster, Layout, client_of, eventually, left};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -89,24 +90,54 @@ fn the_limiters_own_thread_ends_with_it() {
             .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
         names.filter(|name| name.trim() == "shardlimit").count()
     };
-    for shut_down in [false, true] {
+    for end in ["drop", "shut down", "shut down, and go away"] {
         let limiter = client_of(&cluster, 0).build().unwrap();
         let limit = limiter.define("api", "10/day".parse().unwrap()).unwrap();
         assert!(pollster::block_on(limit.acquire("hot")).is_ok());
         assert_eq!(threads(), 1);
-        if shut_down {
-            pollster::block_on(limiter.shutdown(HANGS)).unwrap();
+        match end {
+            "shut down" => pollster::block_on(limiter.shutdown(HANGS)).unwrap(),
+            "shut down, and go away" => drop(limiter.shutdown(HANGS).now_or_never()),
+            _ => {}
         }
-        let kept = shut_down.then_some((limiter, limit));
+        let kept = (end != "drop").then_some((limiter, limit));
         for _ in 0..1_000 {
             if threads() == 0 {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert_eq!(threads(), 0, "shut down: {shut_down}");
-        drop(kept);
+        assert_eq!(threads(), 0, "{end}");
+        if let Some((limiter, _)) = kept {
+            // There is nothing left to run it.
+            pollster::block_on(limiter.shutdown(HANGS)).unwrap();
+        }
     }
+}
+
+/// Whoever comes while it is shut down already is told the same, and not that its thread has ended.
+#[test]
+fn it_may_be_shut_down_by_several() {
+    let cluster = Cluster::start(1, 0, Layout::Contiguous, &[]);
+    for _ in 0..20 {
+        let limiter = client_of(&cluster, 0).build().unwrap();
+        let limit = limiter.define("api", "1000/day".parse().unwrap()).unwrap();
+        assert!(pollster::block_on(limit.acquire("hot")).unwrap().is_allowed());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| pollster::block_on(limiter.shutdown(HANGS)).unwrap());
+            }
+        });
+    }
+}
+
+/// A time without end is no moment that a clock can tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_may_be_all_the_time_in_the_world() {
+    let cluster = Cluster::start(1, 0, Layout::Contiguous, &[]);
+    let limiter = client_of(&cluster, 0).build().unwrap();
+    limiter.ready(Duration::MAX).await.unwrap();
+    limiter.shutdown(Duration::MAX).await.unwrap();
 }
 
 /// Leases are back, connections closed and tasks gone when it returns; who comes later is told.
@@ -167,6 +198,24 @@ async fn nothing_is_taken_ahead_while_all_is_given_back() {
     }
 }
 
+/// What the failure policy would admit, nobody could be charged for any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_decided_without_a_server_after_the_end() {
+    let mut cluster = Cluster::start(1, 0, Layout::Contiguous, &[]);
+    let limiter = client_of(&cluster, 0).on_failure(FailurePolicy::Open).build().unwrap();
+    let hot = limiter.define("api", LIMIT.parse().unwrap()).unwrap().handle("hot").unwrap();
+    assert!(hot.acquire().await.unwrap().is_allowed());
+    cluster.nodes[0].server.kill();
+    let by_policy = async || hot.try_acquire(1).unwrap().is_some_and(|decision| decision.is_allowed());
+    while !by_policy().await {
+        let _ = hot.acquire().await;
+    }
+    let _ = limiter.shutdown(Duration::from_millis(100)).await;
+    for _ in 0..1_000 {
+        assert_eq!(hot.try_acquire(1).unwrap_err().kind(), ErrorKind::NotSent);
+    }
+}
+
 /// Those who wait for a server that hangs learn that it is over, and do not wait on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_still_waits_is_answered_when_it_is_shut_down() {
@@ -186,4 +235,48 @@ async fn who_still_waits_is_answered_when_it_is_shut_down() {
     let all = tokio::time::timeout(HANGS, waiting.join_all()).await.expect("nobody waits on");
     assert!(all.iter().all(|result| result.as_ref().is_err_and(|error| error.field() == "runtime")), "{all:?}");
     cluster.nodes[0].server.resume();
+}
+
+/// A call that is alone with its shard sends by itself: no task is dropped that would answer it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_by_himself_is_answered_when_it_is_shut_down() {
+    let cluster = Cluster::start(1, 0, Layout::Contiguous, &[]);
+    let minutes = Duration::from_secs(600);
+    let limiter = client_of(&cluster, 0).timeout(minutes).deadline(minutes).build().unwrap();
+    let limit = limiter.define("api", "1000/day".parse().unwrap()).unwrap();
+    let paced = limiter.define("paced", "pacing-queue 1/day capacity 10".parse().unwrap()).unwrap();
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    assert!(paced.acquire("hot").await.unwrap().is_allowed());
+    let mut waiting = JoinSet::new();
+    // Its turn is tomorrow.
+    waiting.spawn(async move { paced.acquire_within("hot", 1, 200 * minutes).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    cluster.nodes[0].server.pause();
+    for number in 0..20 {
+        let limit = limit.clone();
+        waiting.spawn(async move { limit.acquire(format!("key {number}")).await });
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let _ = tokio::time::timeout(HANGS, limiter.shutdown(Duration::from_millis(100))).await.expect("it is bounded");
+    let all = tokio::time::timeout(HANGS, waiting.join_all()).await.expect("nobody waits on");
+    let is_told = |error: &shardlimit::Error| error.kind() == ErrorKind::Unknown && error.field() == "runtime";
+    assert!(all.iter().all(|result| result.as_ref().is_err_and(is_told)), "{all:?}");
+    cluster.nodes[0].server.resume();
+}
+
+/// It has the time that it was given, as those have for whom a task sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_by_himself_is_waited_for_when_it_is_shut_down() {
+    let cluster = Cluster::start(1, 0, Layout::Contiguous, &[]);
+    let limiter = client_of(&cluster, 0).build().unwrap();
+    let limit = limiter.define("api", "1000/day".parse().unwrap()).unwrap();
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    cluster.nodes[0].server.pause();
+    let call = tokio::spawn(async move { limit.acquire("another").await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let end = tokio::spawn(async move { limiter.shutdown(HANGS).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    cluster.nodes[0].server.resume();
+    assert!(call.await.unwrap().unwrap().is_allowed());
+    end.await.unwrap().unwrap();
 }

@@ -12,8 +12,8 @@ mod hostile;
 #[allow(dead_code, unreachable_pub)]
 mod server;
 
-use std::io::{self, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -316,5 +316,84 @@ async fn redirects_without_end_are_not_followed_without_end() {
         assert!(said <= 60, "{said} redirects in one call of 300 ms");
         server.relent();
         eventually("it can be used again", async || limit.acquire("alice").await.is_ok()).await;
+    }
+}
+
+/// One of two connections whose bytes go nowhere: it is given up after a few calls, because the other has answers; alone it would be
+/// suspected of nothing for 5 s, some fifty calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_alone_is_silent_is_given_up_soon() {
+    let server = Hostile::start();
+    let mut breaker = BreakerSettings::default();
+    breaker.least = u32::MAX;
+    let builder = Limiter::builder().redis([server.url()]).timeout(Duration::from_millis(100)).breaker(breaker);
+    let builder = builder.connections(2).deadline(Duration::from_secs(60)).on_failure(FailurePolicy::Error);
+    let limiter = builder.build().unwrap();
+    limiter.ready(Duration::from_secs(30)).await.unwrap();
+    let limit = limiter.define("api", "1000000/day burst 1000000".parse().unwrap()).unwrap();
+    let victim = std::sync::Mutex::new(None);
+    server.attack(move |words, to| {
+        let peer = to.peer_addr().ok();
+        let swallow = is_script(words) && *victim.lock().unwrap().get_or_insert(peer) == peer;
+        if swallow { Act::Done(Ok(())) } else { Act::Honest }
+    });
+    let (mut lost, mut calls) = (0, 0);
+    eventually("it was replaced", async || {
+        calls += 1;
+        lost += usize::from(limit.acquire(format!("key{calls}")).await.is_err());
+        server.connections() == (3, 1)
+    })
+    .await;
+    assert!((1..20).contains(&lost), "{lost} of {calls}");
+    for key in 0..20 {
+        assert!(limit.acquire(format!("later{key}")).await.unwrap().is_allowed());
+    }
+}
+
+/// Everybody who came by left a task that waited for a master which takes connections and says nothing, for as long as an attempt
+/// may take, also when the limiter was long gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempts_at_a_silent_master_do_not_pile_up_and_end_with_the_limiter() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let time = Duration::from_millis(20);
+    for is_shut_down in [true, false] {
+        let (server, silent) = (Hostile::start(), TcpListener::bind("127.0.0.1:0").unwrap());
+        silent.set_nonblocking(true).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        server.attack(move |words, _| match words.get(1).map(Vec::as_slice) {
+            Some(b"SLOTS") => Act::Instead(Box::new(move |_| slots(port, [(0, 16_383)]))),
+            _ => Act::Honest,
+        });
+        let before = tasks();
+        let mut breaker = BreakerSettings::default();
+        breaker.least = u32::MAX;
+        let builder = Limiter::builder().redis([server.url()]).breaker(breaker).on_failure(FailurePolicy::Error);
+        let builder = builder.connect_timeout(Duration::from_secs(600)).timeout(time).deadline(time);
+        let limiter = builder.build().unwrap();
+        let limit = limiter.define("api", "1000/day".parse().unwrap()).unwrap();
+        for _ in 0..100 {
+            failure(&limit).await;
+        }
+        eventually("few tasks are left", async || tasks() < before + 20).await;
+        let mut open: Vec<_> = silent.incoming().map_while(Result::ok).collect();
+        assert_eq!(open.len(), 1, "one attempt at a time");
+        open[0].set_nonblocking(true).unwrap();
+        let kept = if is_shut_down {
+            let _ = limiter.shutdown(time).await;
+            Some((limiter, limit))
+        } else {
+            drop((limiter, limit));
+            None
+        };
+        eventually("nothing is left", async || {
+            let is_closed = |socket: &mut TcpStream| match socket.read(&mut [0; 4_096]) {
+                Ok(read) => read == 0,
+                Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            };
+            open.retain_mut(|socket| !is_closed(socket));
+            open.is_empty() && tasks() <= before
+        })
+        .await;
+        drop(kept);
     }
 }

@@ -32,9 +32,9 @@ pub(crate) struct AcquireReport {
 }
 
 pub(crate) fn run(options: &AcquireOptions) -> Result<AcquireReport, Failure> {
-    let store = Store::new(&options.store);
+    let (store, limit) = Store::of(&options.store, &options.limit)?;
     let limiter = store.limiter(None)?;
-    let limit = store.define_on(&limiter, &options.limit.name, options.limit.limit)?;
+    let limit = store.define_on(&limiter, &options.limit.name, limit)?;
     let decision = runtime()?.block_on(async {
         let decision = limit.acquire_n(&options.key.0, options.permits).await?;
         if let Err(error) = limiter.shutdown(END).await {

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod clock;
 mod cluster;
+mod config;
 mod count;
 mod demo;
 mod doctor;
@@ -32,7 +33,7 @@ use clap::Parser;
 
 use error::Failure;
 use interrupt::Interrupt;
-use options::{Cli, ClusterCommand, Command, CountCommand, LimitCommand};
+use options::{Cli, ClusterCommand, Command, ConfigCommand, CountCommand, LimitCommand};
 use output::{Exit, Output};
 
 fn main() -> ExitCode {
@@ -84,6 +85,7 @@ fn run(command: Command, output: Output, interrupt: &Interrupt) -> Result<Exit, 
         Command::Cluster(ClusterCommand::Up(options)) => output.report(&cluster::up(&options, interrupt)?),
         Command::Cluster(ClusterCommand::Down(options)) => output.report(&cluster::down(&options)?),
         Command::Ring(command) => output.report(&ring::run(&command)?),
+        Command::Config(ConfigCommand::Check(options)) => output.report(&config::check(&options)?),
         Command::Doctor(options) => output.report(&doctor::run(&options)?),
     }
 }

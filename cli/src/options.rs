@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// Show which servers form a ring, and have them come and go
     #[command(subcommand)]
     Ring(RingCommand),
+    /// Look at configuration files
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Look whether servers are fit for limits: exit 0 fine, 1 something is wrong, 2 nothing answers
     Doctor(DoctorOptions),
 }
@@ -152,6 +155,18 @@ pub(crate) enum LimitCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read a file and show what it says, without asking any server: exit 0 it can be used, 2 it can't
+    Check(ConfigCheckOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigCheckOptions {
+    /// The file
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum RingCommand {
     /// Show its nodes, and whether everything is where it belongs
     Show(RingOptions),
@@ -244,7 +259,7 @@ pub(crate) struct AcquireOptions {
     /// The key to ask for: 1 to 16,384 bytes, any byte
     pub key: Key,
     #[command(flatten)]
-    pub limit: LimitOptions,
+    pub limit: LimitOrConfig,
     #[command(flatten)]
     pub store: StoreOptions,
     /// How many permits to ask for, all or none
@@ -253,12 +268,12 @@ pub(crate) struct AcquireOptions {
 }
 
 #[derive(Args, Debug)]
-#[command(mut_arg("redis", |redis| redis.required_unless_present("ring")))]
+#[command(mut_arg("redis", |redis| redis.required_unless_present_any(["ring", "config"])))]
 pub(crate) struct PlanOptions {
     /// The key whose plan to show: 1 to 16,384 bytes, any byte
     pub key: Key,
     #[command(flatten)]
-    pub limit: LimitOptions,
+    pub limit: LimitOrConfig,
     #[command(flatten)]
     pub store: StoreOptions,
 }
@@ -309,11 +324,11 @@ pub(crate) struct BenchOptions {
     #[arg(long)]
     pub key: Key,
     #[command(flatten)]
-    pub limit: LimitOptions,
+    pub limit: LimitOrConfig,
     #[command(flatten)]
     pub store: StoreOptions,
     /// How permits come to the callers: exact, each charged as it is asked for; or leased, taken ahead and spent in process
-    #[arg(long, value_name = "MODE", default_value = "exact", allow_hyphen_values = true)]
+    #[arg(long, value_name = "MODE", default_value = "exact", allow_hyphen_values = true, conflicts_with = "config")]
     pub mode: Mode,
     /// How many callers there are; each has at most one call out
     #[arg(long, value_name = "N", default_value = "64", value_parser = values::callers, allow_hyphen_values = true)]
@@ -350,6 +365,24 @@ pub(crate) struct CheckOptions {
     /// The limit was another from then on: when the change began and ended, in microseconds since 1970. Once for each
     #[arg(long = "change", value_name = "BEGIN-END=LIMIT", value_parser = values::change)]
     pub changes: Vec<Change>,
+}
+
+/// Which limit, or the file that has it. A file says all that there is to say of a store and a limit: beside it no other word counts.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitOrConfig {
+    /// The limit, such as "token-bucket 500000/s burst 50000" or "sliding-window 3/10s"
+    #[arg(long, allow_hyphen_values = true, required_unless_present = "config")]
+    pub limit: Option<Limit>,
+    /// A configuration file with the store and the limit, which --name takes
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["limit", "redis", "ring", "shards", "hot", "revision", "selector", "on_failure", "deadline"]
+    )]
+    pub config: Option<PathBuf>,
+    /// The name that the limit stands under
+    #[arg(long, default_value = "default")]
+    pub name: String,
 }
 
 /// Which limit. A value may begin with a hyphen, so that a negative rate is refused as a rate, not as an option.

@@ -33,7 +33,8 @@ struct Shard {
 }
 
 pub(crate) fn run(options: &PlanOptions) -> Result<PlanReport, Failure> {
-    let limit = Store::new(&options.store).define(&options.limit.name, options.limit.limit)?;
+    let (store, limit) = Store::of(&options.store, &options.limit)?;
+    let limit = store.define(&options.limit.name, limit)?;
     let plan = runtime()?.block_on(limit.plan(&options.key.0))?;
     Ok(PlanReport::new(&options.key.0, &options.limit.name, plan))
 }

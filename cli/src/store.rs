@@ -1,20 +1,23 @@
 //! Where a command's limit lives. The one place that chooses a store.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use shardlimit::{FailurePolicy, Leases, LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards};
+use shardlimit::{
+    Config, FailurePolicy, Leases, LeastLoaded, Limit, Limiter, NamedLimit, PowerOfTwo, RoundRobin, Shards,
+};
 
 use tokio::runtime::Handle;
 
 use crate::error::Failure;
-use crate::options::RedisOptions;
+use crate::options::{LimitOrConfig, RedisOptions};
 use crate::values;
 
 /// For how long a leased permit may be held.
-pub(crate) const LEASE_TTL: Duration = Duration::from_millis(50);
+const LEASE_TTL: Duration = Duration::from_millis(50);
 
 /// How permits come to the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,13 +119,64 @@ pub(crate) struct Store {
     mode: Mode,
     on_failure: String,
     deadline: Duration,
+    /// Instead of all of this.
+    file: Option<File>,
+}
+
+/// A configuration file. Other processes are told where it lies, and read it for themselves: with it belong files beside it, and
+/// variables of the environment.
+#[derive(Clone, Serialize, Deserialize)]
+struct File {
+    path: PathBuf,
+    /// What it says, in the process that has read it.
+    #[serde(skip)]
+    read: Option<Config>,
+    store: String,
+    /// For how long permits of the limit may be held above its burst.
+    held: Duration,
+}
+
+impl Eq for File {}
+
+impl PartialEq for File {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, &self.store, self.held) == (&other.path, &other.store, other.held)
+    }
+}
+
+impl File {
+    fn config(&self) -> Result<Config, Failure> {
+        Ok(self.read.clone().map_or_else(|| Config::read(&self.path), Ok)?)
+    }
 }
 
 /// Longer than a request may take: what is wrong with that says more than that a call is late.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 impl Store {
-    pub(crate) fn new(options: &StoreOptions) -> Self {
+    /// The store and the limit that a command is about.
+    pub(crate) fn of(options: &StoreOptions, limit: &LimitOrConfig) -> Result<(Self, Limit), Failure> {
+        let store = Self::new(options);
+        let (limit, path) = match (&limit.limit, &limit.config) {
+            (Some(limit), _) => return Ok((store, *limit)),
+            (None, Some(path)) => (limit, path),
+            (None, None) => return Err(Failure::usage("limit", "is missing; give one, or a --config that has it")),
+        };
+        let config = Config::read(path)?;
+        let found = config.limits().find(|(name, _)| *name == limit.name).map(|(_, limit)| limit);
+        let Some(found) = found else {
+            let known = config.limits().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+            let message = format!("{:?} is no limit of {}; its limits are: {known}", limit.name, path.display());
+            return Err(Failure::usage("name", message));
+        };
+        let leases = config.leases(&limit.name);
+        let mode = if leases.is_some() { Mode::Leased } else { Mode::Exact };
+        let held = leases.filter(|leases| !leases.is_within_burst()).map_or(Duration::ZERO, |leases| leases.held_for());
+        let file = File { path: path.clone(), store: config.store().into(), read: Some(config), held };
+        Ok((Self { file: Some(file), mode, ..store }, found))
+    }
+
+    fn new(options: &StoreOptions) -> Self {
         let StoreOptions { redis, shards, hot, revision, selector, on_failure, deadline } = options;
         let (on_failure, deadline) = (on_failure.to_string(), *deadline);
         let on = Self::on(redis, shards.shards);
@@ -155,6 +209,7 @@ impl Store {
             mode,
             on_failure,
             deadline: DEADLINE,
+            file: None,
         }
     }
 
@@ -176,13 +231,18 @@ impl Store {
         self.mode == Mode::Leased && !self.is_embedded()
     }
 
+    /// For how long permits may be held above the burst, where they are.
+    pub(crate) fn held(&self) -> Duration {
+        self.file.as_ref().map_or(LEASE_TTL, |file| file.held)
+    }
+
     pub(crate) fn is_embedded(&self) -> bool {
-        self.urls.is_empty()
+        self.file.as_ref().map_or(self.urls.is_empty(), |file| file.store == "embedded")
     }
 
     /// The word for it in reports.
     pub(crate) fn name(&self) -> &'static str {
-        match self.is_ring {
+        match self.is_ring || self.file.as_ref().is_some_and(|file| file.store == "ring") {
             _ if self.is_embedded() => "local",
             true => "ring",
             false => "cluster",
@@ -191,6 +251,10 @@ impl Store {
 
     /// Connects with the first call. All calls must come from within the runtime that is given, if one is.
     pub(crate) fn limiter(&self, runtime: Option<&Handle>) -> Result<Limiter, Failure> {
+        if let Some(file) = &self.file {
+            let builder = file.config()?.builder();
+            return Ok(runtime.map_or(builder.clone(), |runtime| builder.runtime(runtime.clone())).build()?);
+        }
         if self.is_embedded() {
             return Ok(Limiter::local());
         }
@@ -218,6 +282,16 @@ impl Store {
 
     /// On a limiter of this store.
     pub(crate) fn define_on(&self, limiter: &Limiter, name: &str, limit: Limit) -> Result<NamedLimit, Failure> {
+        if let Some(file) = &self.file {
+            let config = file.config()?;
+            if !config.limits().any(|found| found == (name, limit)) {
+                let message =
+                    format!("{} has changed since the command began: {name:?} is another", file.path.display());
+                return Err(Failure::usage("config", message));
+            }
+            let gone = || Failure::internal("config", "the limit was there before");
+            return config.define(limiter)?.remove(name).ok_or_else(gone);
+        }
         Ok(match (self.mode, self.revision) {
             (Mode::Exact, None) => limiter.define(name, limit)?,
             (Mode::Exact, Some(revision)) => limiter.define_revision(name, limit, revision)?,

@@ -208,7 +208,7 @@ fn arguments_that_no_command_has() {
         &["frobnicate"],
         "usage",
         "command",
-        "acquire, bench, check, plan, limit, count, demo, cluster, ring, doctor",
+        "acquire, bench, check, plan, limit, count, demo, cluster, ring, config, doctor",
     );
     refused(&["cluster", "sideways"], "usage", "command", "known are up, down");
     refused(&["cluster", "up", "--nodes", "3"], "usage", "nodes", "known are --masters, --replicas, --dir");
@@ -216,7 +216,7 @@ fn arguments_that_no_command_has() {
         &["acquire", "k", "--limit", "5/s", "--burst", "3"],
         "usage",
         "burst",
-        "known are --limit, --name, --redis, --ring, --shards, --hot, --revision, --selector, --on-failure, --deadline, --permits",
+        "known are --limit, --config, --name, --redis, --ring, --shards, --hot, --revision, --selector, --on-failure, --deadline, --permits",
     );
     refused(&["acquire", "k", "--limit", "5/s", "-x"], "usage", "x", "known are --limit");
     refused(&["demo", "--duration", "3s"], "usage", "duration", "known are --json");

@@ -63,7 +63,7 @@ impl Builder {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn breaker(mut self, settings: BreakerSettings) -> Self {
-        self.redis.breaker = settings;
+        self.redis.patience.breaker = settings;
         self
     }
 
@@ -78,7 +78,7 @@ impl Builder {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn retries(mut self, retries: Retries) -> Self {
-        self.redis.retries = retries;
+        self.redis.patience.retries = retries;
         self
     }
 
@@ -92,7 +92,7 @@ impl Builder {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn reconnect(mut self, backoff: Backoff) -> Self {
-        self.redis.reconnect = backoff;
+        self.redis.patience.reconnect = backoff;
         self
     }
 
@@ -121,7 +121,38 @@ impl Builder {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.redis.timeout = timeout;
+        self.redis.patience.timeout = timeout;
+        self
+    }
+
+    /// The longest that opening a connection may take, with the name, the handshake, the log-in and the scripts: up to an hour.
+    /// Default: 2 s. A call does not wait that long: it has its [deadline](Self::deadline), and the attempt goes on without it. Then
+    /// comes the wait of [`reconnect`](Self::reconnect). Over a `ClusterConnection` of your own that is its affair.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter; use std::time::Duration;
+    /// let limiter =
+    ///     Limiter::builder().redis(["redis://10.0.0.1:6379"]).connect_timeout(Duration::from_millis(500)).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.redis.patience.connect_timeout = timeout;
+        self
+    }
+
+    /// How many connections to each master, from 1 to 16. Default: 1.
+    ///
+    /// Requests take turns over them. A lost one is opened again while they go on by the others. One carries many times what a master
+    /// can run, so more of them are for networks that slow or cut a single one now and then; each has its task here, and counts
+    /// against the servers' `maxclients`. Over a `ClusterConnection` of your own that is its affair.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).connections(2).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.redis.patience.connections = connections;
         self
     }
 }

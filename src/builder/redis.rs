@@ -1,5 +1,6 @@
 //! The settings of a shared store.
 
+use std::any::type_name;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,12 +9,11 @@ use ::redis::cluster_async::ClusterConnection;
 use tokio::runtime::Handle;
 
 use super::Builder;
-use crate::breaker::BreakerSettings;
 use crate::error::{Error, ErrorKind};
 use crate::flow::sharded::{Crowd, MOST_ROUNDS, Shared};
+use crate::observe::Sample;
 use crate::plan::Shards;
 use crate::policy::{FailurePolicy, PolicyCell};
-use crate::retries::{Backoff, Retries};
 use crate::selector::{RoundRobin, Selector};
 #[cfg(feature = "tls")]
 use crate::store::cluster::Certificates;
@@ -24,6 +24,8 @@ use crate::store::ring::{Member, Ring};
 use crate::sync::Arc;
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// To one master. A server takes 10,000 of all clients unless it is told otherwise, and is worn out by its scripts long before.
+const MOST_CONNECTIONS: usize = 16;
 
 #[derive(Clone)]
 pub(super) struct RedisSettings {
@@ -31,17 +33,17 @@ pub(super) struct RedisSettings {
     pub(super) ring: Option<Vec<String>>,
     pub(super) shards: Shards,
     pub(super) selector: Arc<dyn Selector>,
-    pub(super) timeout: Duration,
+    /// Of which type that is.
+    pub(super) selector_type: &'static str,
+    pub(super) patience: Patience,
     pub(super) deadline: Duration,
     pub(super) policy: FailurePolicy,
     pub(super) gateways: u32,
-    pub(super) breaker: BreakerSettings,
-    pub(super) retries: Retries,
-    pub(super) reconnect: Backoff,
     pub(super) ceiling: Duration,
     pub(super) hot: u64,
     pub(super) max_in_flight: usize,
     pub(super) watched: usize,
+    pub(super) sample_allowed: f64,
     pub(super) runtime: Option<Handle>,
     #[cfg(feature = "tls")]
     pub(super) certificates: Certificates,
@@ -56,16 +58,12 @@ impl Default for RedisSettings {
             ring: None,
             shards: Shards::PerMaster,
             selector: Arc::new(RoundRobin),
-            // A failover takes seconds; what takes less is a stall, and its answers are worth having: what they granted to
-            // calls that are over goes back.
-            timeout: Duration::from_millis(500),
+            selector_type: type_name::<RoundRobin>(),
+            patience: Patience::default(),
             // A round trip takes under a millisecond. Whoever asks a limiter has better things to do than to wait for it.
             deadline: Duration::from_millis(50),
             policy: FailurePolicy::default(),
             gateways: 0,
-            breaker: BreakerSettings::default(),
-            retries: Retries::default(),
-            reconnect: Backoff::default(),
             // Long against a round trip, so that an overloaded key costs next to nothing; short for those who wait for what
             // another process gave back.
             ceiling: Duration::from_secs(1),
@@ -73,6 +71,8 @@ impl Default for RedisSettings {
             hot: 5_000,
             max_in_flight: MOST_ROUNDS,
             watched: 0,
+            // Enough to see who comes; at a million calls a second, no more than a log can bear.
+            sample_allowed: 0.01,
             runtime: None,
             #[cfg(feature = "tls")]
             certificates: Certificates::default(),
@@ -88,7 +88,8 @@ impl fmt::Debug for RedisSettings {
         f.debug_struct("RedisSettings")
             .field("urls", &self.urls.as_ref().map_or(0, Vec::len))
             .field("shards", &self.shards)
-            .field("timeout", &self.timeout)
+            .field("selector", &self.selector_type)
+            .field("timeout", &self.patience.timeout)
             .field("deadline", &self.deadline)
             .field("policy", &self.policy)
             .finish_non_exhaustive()
@@ -156,8 +157,9 @@ impl Builder {
     /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).selector(LeastLoaded).build()?;
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
-    pub fn selector(mut self, selector: impl Selector) -> Self {
+    pub fn selector<S: Selector>(mut self, selector: S) -> Self {
         self.redis.selector = Arc::new(selector);
+        self.redis.selector_type = type_name::<S>();
         self
     }
 
@@ -203,6 +205,20 @@ impl Builder {
     /// ```
     pub fn watch_overshoot(mut self, keys: usize) -> Self {
         self.redis.watched = keys;
+        self
+    }
+
+    /// Of which part of the calls that a shard allowed the event `allowed` tells, at the level DEBUG: from 0 to 1. Default: 0.01. Calls that
+    /// come together are told of together or not at all; those that a lease decided in process are never told of. Denied ones are told of
+    /// once a second and limit, whatever this says.
+    ///
+    /// ```
+    /// # use shardlimit::Limiter;
+    /// let limiter = Limiter::builder().redis(["redis://10.0.0.1:6379"]).sample_allowed(0.001).build()?;
+    /// # Ok::<(), shardlimit::Error>(())
+    /// ```
+    pub fn sample_allowed(mut self, part: f64) -> Self {
+        self.redis.sample_allowed = part;
         self
     }
 
@@ -269,7 +285,8 @@ impl Builder {
 
     /// What limits on a shared store have in common; none if no URL was given.
     pub(super) fn shared(&self) -> Result<Option<Shared>, Error> {
-        let RedisSettings { shards, selector, timeout, deadline, ceiling, hot, runtime, .. } = &self.redis;
+        let RedisSettings { shards, selector, patience, deadline, ceiling, hot, runtime, .. } = &self.redis;
+        let Patience { connections, connect_timeout, timeout, .. } = *patience;
         if *hot == 0 {
             let message = "must be at least 1 script run a second, got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "hot", message));
@@ -278,22 +295,30 @@ impl Builder {
             let message = "must be at least 1, or no call could be made; got 0";
             return Err(Error::new(ErrorKind::InvalidSetting, "max_in_flight", message));
         }
+        if !(0.0..=1.0).contains(&self.redis.sample_allowed) {
+            let message = format!("must be from 0 to 1, got {}", self.redis.sample_allowed);
+            return Err(Error::new(ErrorKind::InvalidSetting, "sample_allowed", message));
+        }
+        if !(1..=MOST_CONNECTIONS).contains(&connections) {
+            let message = format!("must be from 1 to {MOST_CONNECTIONS} to each master, got {connections}");
+            return Err(Error::new(ErrorKind::InvalidSetting, "connections", message));
+        }
         if *ceiling > LONGEST_TIMEOUT {
             let message = format!("must be at most {LONGEST_TIMEOUT:?}, got {ceiling:?}");
             return Err(Error::new(ErrorKind::InvalidSetting, "ceiling", message));
         }
-        for (field, time) in [("timeout", *timeout), ("deadline", *deadline)] {
+        for (field, time) in [("timeout", timeout), ("connect_timeout", connect_timeout), ("deadline", *deadline)] {
             check_time(field, time)?;
         }
         let policy = self.redis.policy.check()?;
-        let Some(transport) = self.transport(*timeout)? else { return Ok(None) };
+        let Some(transport) = self.transport()? else { return Ok(None) };
         Ok(Some(Shared {
             engine: Arc::new(Engine::new(transport, runtime.clone())),
             prefix: self.prefix.as_str().into(),
             shards: *shards,
             selector: Arc::clone(selector),
             clock: self.clock.clone().unwrap_or_default(),
-            timeout: *timeout,
+            timeout,
             deadline: *deadline,
             policy: Arc::new(PolicyCell::new(Some(policy))),
             gateways: self.redis.gateways,
@@ -303,13 +328,21 @@ impl Builder {
             hot: *hot,
             shadow: self.shadow,
             watched: self.redis.watched,
+            sample: Sample::new(self.redis.sample_allowed),
         }))
     }
 
-    fn transport(&self, timeout: Duration) -> Result<Option<Transport>, Error> {
+    fn transport(&self) -> Result<Option<Transport>, Error> {
+        let given = self.redis.patience;
+        let patience = Patience {
+            breaker: given.breaker.by(self.redis.deadline).check()?,
+            retries: given.retries.check()?,
+            reconnect: given.reconnect.check("reconnect")?,
+            ..given
+        };
         #[cfg(feature = "cluster-async")]
         if let Some(connection) = &self.redis.connection {
-            return Ok(Some(Transport::Own(Arc::new(OwnConnection::new(connection.clone(), timeout)))));
+            return Ok(Some(Transport::Own(Arc::new(OwnConnection::new(connection.clone(), patience.timeout)))));
         }
         let members = self.redis.ring.as_ref();
         let members = members.map(|ring| ring.iter().map(|text| Member::read(text)).collect::<Result<Vec<_>, _>>());
@@ -327,12 +360,7 @@ impl Builder {
         };
         let settings = Settings::new(
             &urls,
-            Patience {
-                timeout,
-                breaker: self.redis.breaker.by(self.redis.deadline).check()?,
-                retries: self.redis.retries.check()?,
-                reconnect: self.redis.reconnect.check("reconnect")?,
-            },
+            patience,
             #[cfg(feature = "tls")]
             &self.redis.certificates,
         )?;

@@ -25,9 +25,13 @@ pub(crate) struct Refund {
     /// When they were charged: [`Header::at`] of that run.
     pub at: Micros,
     /// Units in the line behind and including this call ([`Verdict::line`] and its own): tells a pacing
-    /// queue whether the call is still its tail.
+    /// queue whether the call is still its tail. `UNSPENT` for what a bucket counts as held.
     pub line: i64,
 }
+
+/// The [`Refund::line`] of a lease that comes back: the bucket need not keep room for it any more.
+#[cfg(feature = "redis")]
+pub(crate) const UNSPENT: i64 = -1;
 
 /// One run: taken in the order of the fields.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +43,9 @@ pub(crate) struct Batch<'a> {
     /// full burst (or window), so that nobody is locked out without end.
     pub debt: u64,
     pub asks: &'a [Ask],
+    /// The last of the asks takes permits to be held for so long, and a bucket is to keep room for them meanwhile; 0: it does not.
+    #[cfg(feature = "redis")]
+    pub held_for: Micros,
 }
 
 /// The fixed part of a reply.

@@ -22,16 +22,13 @@ pub(crate) fn take(
     verdicts: &mut [Verdict],
 ) -> (Bucket, Header) {
     let mut bucket = match state {
-        Some(bucket) if !batch.reset => bucket.refill(share, now),
+        Some(bucket) if !batch.reset => bucket.refill(share, share.capacity, now),
         _ => Bucket { level: share.capacity, seen: now },
     };
     for refund in batch.refunds {
-        bucket.give_back(share, refund);
+        bucket.give_back(share, share.capacity, refund);
     }
-    // More than a full bucket of debt on top of a full bucket can't be held: clamped before it can overflow.
-    let debt = batch.debt.min(2 * share.burst) as i64 * share.cost;
-    bucket.level = (bucket.level - debt).max(-share.capacity).min(bucket.level);
-
+    bucket.owe(share, batch.debt);
     for (ask, verdict) in batch.asks.iter().zip(verdicts) {
         *verdict = bucket.grant(share, ask);
     }
@@ -40,21 +37,22 @@ pub(crate) fn take(
 }
 
 impl Bucket {
+    /// What comes back until `now`, as far as there is room.
     #[inline(always)]
-    fn refill(self, share: &BucketShare, now: Micros) -> Self {
+    pub(super) fn refill(self, share: &BucketShare, room: i64, now: Micros) -> Self {
         let seen = steady(now, self.seen, share.refill);
         // Twice a refill pays a full debt and fills the bucket; clamped, so that the product stays exact.
         let elapsed = seen.saturating_sub(self.seen).min(2 * share.refill) as i64;
-        Self { level: (self.level + share.rate * elapsed).min(share.capacity), seen }
+        Self { level: (self.level + share.rate * elapsed).min(room), seen }
     }
 
-    fn give_back(&mut self, share: &BucketShare, refund: &Refund) {
+    pub(super) fn give_back(&mut self, share: &BucketShare, room: i64, refund: &Refund) {
         let units = refund.permits.min(share.burst) as i64 * share.cost;
-        let line = share.capacity - self.level;
         if !share.paced {
-            self.level += units.min(line);
+            self.level += units.min(room - self.level).max(0);
             return;
         }
+        let line = share.capacity - self.level;
         // Only the tail can leave a line: behind any other call, the next one is promised its turn already.
         let elapsed = self.seen.saturating_sub(refund.at);
         if elapsed <= 2 * share.refill && refund.line - share.rate * elapsed as i64 == line {
@@ -62,8 +60,15 @@ impl Bucket {
         }
     }
 
+    /// More than a full bucket of debt on top of a full bucket can't be held: clamped before it can overflow.
     #[inline(always)]
-    fn grant(&mut self, share: &BucketShare, ask: &Ask) -> Verdict {
+    pub(super) fn owe(&mut self, share: &BucketShare, debt: u64) {
+        let debt = debt.min(2 * share.burst) as i64 * share.cost;
+        self.level = (self.level - debt).max(-share.capacity).min(self.level);
+    }
+
+    #[inline(always)]
+    pub(super) fn grant(&mut self, share: &BucketShare, ask: &Ask) -> Verdict {
         if ask.permits > share.burst {
             return Verdict { granted: 0, lack: NEVER, line: 0 };
         }

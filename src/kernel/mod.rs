@@ -19,6 +19,8 @@ pub(crate) mod batch;
 pub(crate) mod bucket;
 pub(crate) mod composite;
 pub(crate) mod fixed_window;
+#[cfg(all(test, feature = "redis"))]
+pub(crate) mod leased;
 #[cfg(all(any(test, model), feature = "redis"))]
 pub(crate) mod rewrite;
 pub(crate) mod sliding_window;
@@ -26,5 +28,7 @@ pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
+#[cfg(feature = "redis")]
+pub(crate) use batch::UNSPENT;
 pub(crate) use batch::{Ask, Batch, Header, Refund, Verdict};
 pub(crate) use state::State;

@@ -20,3 +20,5 @@ pub use definition::{Algorithm, Limit};
 #[cfg(feature = "redis")]
 pub(crate) use share::gcd;
 pub(crate) use share::{BucketShare, Share, WindowShare};
+#[cfg(all(feature = "config", feature = "redis"))]
+pub(crate) use text::duration;

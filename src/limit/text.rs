@@ -177,7 +177,7 @@ fn number(field: &'static str, text: &str) -> Result<u64, Error> {
     Ok(digits.parse().unwrap_or(u64::MAX))
 }
 
-fn duration(text: &str) -> Result<Duration, Error> {
+pub(crate) fn duration(text: &str) -> Result<Duration, Error> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (count, unit) = text.split_at(digits);
     let count = if count.is_empty() { 1 } else { number("period", count)? };

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
+
 use super::{Limiter, Store};
 use crate::breaker::{BreakerForce, BreakerState};
 use crate::error::{Error, ErrorKind};
-use crate::flow::sharded::{Shared, SharedLimit, moment};
+use crate::flow::sharded::{Lost, Shared, SharedLimit, moment};
 use crate::leases::Leases;
 use crate::limit::Limit;
 use crate::named::NamedLimit;
 use crate::plan::{Definition, SET};
 use crate::policy::FailurePolicy;
 use crate::store::cluster::Fault;
-use crate::sync::lock;
+use crate::sync::{Arc, lock};
 
 /// Needs the feature `redis`.
 impl Shared {
@@ -69,11 +71,11 @@ impl Limiter {
     /// # Ok::<(), shardlimit::Error>(())
     /// ```
     pub fn define_leased(&self, name: &str, limit: Limit, leases: Leases) -> Result<NamedLimit, Error> {
-        let stored = leases.carve(limit)?;
+        leases.check(limit)?;
         self.define_as(name, limit, Some(leases), || {
             Ok(match &self.0.store {
                 local @ Store::Local { .. } => local.define(name, limit),
-                Store::Shared(shared) => shared.define(name, stored, moment(), Some(&leases)),
+                Store::Shared(shared) => shared.define(name, limit, moment(), Some(&leases)),
             })
         })
     }
@@ -85,7 +87,8 @@ impl Limiter {
     /// the limit is that much stricter for a moment.
     ///
     /// # Errors
-    /// [`ErrorKind::Unknown`] if the store did not confirm all of them in time.
+    /// [`ErrorKind::Unknown`] if the store did not confirm all of them in time, or if permits of a leased limit were lost on
+    /// their way back since this was last called: those of leases that expired while the store was away, and refunds.
     ///
     /// # Cancel safety
     /// What was begun goes on.
@@ -98,35 +101,45 @@ impl Limiter {
     /// ```
     pub async fn return_leases(&self, within: Duration) -> Result<(), Error> {
         let Store::Shared(shared) = &self.0.store else { return Ok(()) };
-        let all = self.leases_back();
-        let (done, returned) = tokio::sync::oneshot::channel();
-        shared.engine.spawn(async move {
-            let _ = done.send(tokio::time::timeout(within, all).await);
-        })?;
-        if let Ok(Ok(true)) = returned.await { Ok(()) } else { Err(not_confirmed(within)) }
-    }
-
-    /// Says whether the store has all of them.
-    fn leases_back(&self) -> impl Future<Output = bool> + Send + 'static {
-        let limits: Vec<_> = lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect();
-        async move {
+        let limits = self.on_shared();
+        let all = async move {
             let mut all = true;
             for limit in limits {
                 all &= limit.return_leases().await;
             }
             all
+        };
+        let (done, returned) = tokio::sync::oneshot::channel();
+        shared.engine.spawn(async move {
+            let _ = done.send(tokio::time::timeout(within, all).await);
+        })?;
+        if let Ok(Ok(true)) = returned.await {
+            return Ok(());
         }
+        let message = format!(
+            "some leases were not confirmed within {within:?}, or lost before that; the others are given back; see `unreturned` of failures"
+        );
+        Err(Error::new(ErrorKind::Unknown, "leases", message))
     }
 
-    /// Ends the limiter, and all its clones: leases go back, counters deliver what they kept, calls on their way have up to `within`
-    /// to be answered, then those who still wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
+    fn on_shared(&self) -> Vec<Arc<SharedLimit>> {
+        lock(&self.0.definitions).values().filter_map(|known| known.named.on_shared()).collect()
+    }
+
+    /// Ends the limiter, and all its clones: leases go back, shards are charged for what was admitted without them and get the refunds
+    /// that wait for them, counters deliver what they kept, calls on their way have up to `within` to be answered, then those who still
+    /// wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
     /// [`ErrorKind::NotSent`]. The embedded store has nothing to end, and goes on.
+    ///
+    /// A shard that is away is tried again for as long as there is time. One that was shut down has nothing left to end: to do it once
+    /// more is `Ok`, whatever the first one said.
     ///
     /// Dropping the limiter and everything that was defined on it ends it too, without waiting for anything.
     ///
     /// # Errors
-    /// [`ErrorKind::Unknown`] if the store did not confirm in time that all leases are back and all adds counted. The limiter has
-    /// ended all the same.
+    /// [`ErrorKind::Unknown`] if the store did not confirm all of that in time, or leases were lost before that and
+    /// [`return_leases`](Self::return_leases) did not say so. It says how many permits are lost, and so do
+    /// [`failures`](crate::NamedLimit::failures) of each limit. The limiter has ended all the same.
     ///
     /// # Cancel safety
     /// It goes on, whether it is dropped or not.
@@ -139,13 +152,28 @@ impl Limiter {
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Result<(), Error> {
         let Store::Shared(shared) = &self.0.store else { return Ok(()) };
-        let (leases, counted) = (self.leases_back(), self.0.counting.empty());
+        let (limits, counted) = (self.on_shared(), self.0.counting.empty());
+        let before: Vec<_> = limits.iter().map(|limit| (Arc::clone(limit), limit.lost_before_the_end())).collect();
+        let caught_up = limits.into_iter().map(|limit| async move {
+            // Whatever it says: what it could not give back is tried again with the rest.
+            limit.return_leases().await;
+            limit.catch_up().await;
+        });
+        let caught_up = join_all(caught_up);
         let left = async move {
-            let all = leases.await;
-            counted.await;
-            all
+            join(caught_up, counted).await;
         };
-        if shared.engine.shut_down(within, left).await { Ok(()) } else { Err(not_confirmed(within)) }
+        let write_off = move || {
+            let mut lost = Lost::default();
+            for (limit, before) in before {
+                lost += limit.write_off(before);
+            }
+            lost
+        };
+        match shared.engine.shut_down(within, left, write_off).await {
+            Some((true, lost)) if lost.is_nothing() => Ok(()),
+            said => Err(not_confirmed(within, said.map(|(_, lost)| lost).unwrap_or_default())),
+        }
     }
 
     /// Finds the cluster and opens a connection to each master, so that the first calls need not wait for that. Nothing to do on
@@ -212,10 +240,12 @@ impl Limiter {
         }
     }
 
-    /// Opens or closes the breaker of a master by hand, for as long as nothing else is said.
+    /// Opens or closes the breaker of a master by hand, for as long as nothing else is said; also when it has left the cluster
+    /// meanwhile, and come back.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSetting`] if no master has this address: it is one of [`breakers`](Self::breakers).
+    /// [`ErrorKind::InvalidSetting`] if no master has this address: it is one of [`breakers`](Self::breakers), or one that was forced
+    /// when it was.
     ///
     /// ```no_run
     /// # fn run(limiter: shardlimit::Limiter) -> Result<(), shardlimit::Error> {
@@ -261,8 +291,10 @@ impl Limiter {
     }
 }
 
-fn not_confirmed(within: Duration) -> Error {
-    let message =
-        format!("some leases or adds were not confirmed within {within:?}; the others are given back or counted");
-    Error::new(ErrorKind::Unknown, "leases", message)
+fn not_confirmed(within: Duration, Lost { unreturned, uncharged }: Lost) -> Error {
+    let message = format!(
+        "not all was confirmed within {within:?}: {unreturned} permits may not be back at their shards, {uncharged} that were \
+         admitted without them may not be charged, and adds may not be counted (see `dropped` of counters)"
+    );
+    Error::new(ErrorKind::Unknown, "limiter", message)
 }

@@ -67,7 +67,7 @@ impl NamedLimit {
     pub fn failures(&self) -> Failures {
         match &self.on {
             On::Local(_) => Failures::default(),
-            On::Shared(limit) => limit.failures.read(),
+            On::Shared(limit) => limit.failures(),
         }
     }
 
@@ -102,7 +102,8 @@ impl NamedLimit {
     /// whose limit was set by [`set_limit_of`](Self::set_limit_of) keep it.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the embedded store; and what the store answers.
+    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the embedded store;
+    /// [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if its leases do not fit that limit; and what the store answers.
     ///
     /// # Cancel safety
     /// It goes on, whether it is dropped or not.
@@ -131,7 +132,8 @@ impl NamedLimit {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey); [`ErrorKind::Refused`](crate::ErrorKind::Refused) on the
-    /// embedded store; and what the store answers, if it is not in force: then it may come into force with a later call.
+    /// embedded store; [`ErrorKind::InvalidSetting`](crate::ErrorKind::InvalidSetting) if its leases do not fit that limit; and what the
+    /// store answers, if it is not in force: then it may come into force with a later call.
     ///
     /// # Cancel safety
     /// It goes on, whether it is dropped or not.

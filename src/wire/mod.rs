@@ -24,7 +24,7 @@ mod run;
 mod scripts;
 mod tally;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod windows;
 
 pub(crate) use count::{CountReply, CountRun, Mode};
@@ -41,4 +41,4 @@ pub(crate) use scripts::Script;
 pub(crate) use tally::{Cell, MOST_CELLS, TallyReply, TallyRun};
 pub(crate) use windows::{WindowsReply, WindowsRun};
 #[cfg(test)]
-pub(crate) use {ledger::BadLedger, packed::Packed, reply::BadReply};
+pub(crate) use {ledger::BadLedger, packed::Packed, packed::leased, reply::BadReply};

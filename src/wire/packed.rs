@@ -142,6 +142,23 @@ pub(crate) fn unpack(bytes: &[u8]) -> Packed {
     Packed { kind, id, share, state, ledger: bytes[ledger_at..].to_vec() }
 }
 
+/// What a bucket's bytes say of leases; none if there are none.
+#[cfg(test)]
+pub(crate) fn leased(bytes: &[u8]) -> Option<crate::kernel::leased::Leased> {
+    let number = |at: usize| u64::from_le_bytes(bytes[HEAD + at..HEAD + at + 8].try_into().unwrap());
+    let read = |from| [0, 8, 16, 24].map(|at| number(from + at));
+    let [held_for, counted, lately, before] = (bytes[HEAD + 24] == LEASED).then(|| read(BUCKET))?;
+    Some(crate::kernel::leased::Leased { held_for, counted, lately, before })
+}
+
+/// The flag of a bucket that keeps room for leases; what its share and state take, and what the leases.
+#[cfg(any(test, model))]
+const LEASED: u8 = 2;
+#[cfg(any(test, model))]
+const BUCKET: usize = 41;
+#[cfg(any(test, model))]
+const LEASES: usize = 32;
+
 #[cfg(any(test, model))]
 fn unpack_body(kernel: u8, bytes: &[u8]) -> (Share, State, usize) {
     use crate::limit::{BucketShare, WindowShare};
@@ -153,7 +170,8 @@ fn unpack_body(kernel: u8, bytes: &[u8]) -> (Share, State, usize) {
             let capacity = burst as i64 * cost;
             let refill = (capacity as u64).div_ceil(rate.max(1) as u64);
             let share = BucketShare { rate, cost, burst, capacity, refill, paced: bytes[24] == 1 };
-            (Share::Bucket(share), State::Bucket(Bucket { level: number(25), seen: whole(33) }), 41)
+            let size = if bytes[24] == LEASED { BUCKET + LEASES } else { BUCKET };
+            (Share::Bucket(share), State::Bucket(Bucket { level: number(25), seen: whole(33) }), size)
         }
         2 => {
             let share = WindowShare { permits: whole(0), window: whole(8), step: whole(8) };

@@ -32,9 +32,14 @@ impl Run<'_> {
         for refund in self.batch.refunds {
             cmd.arg(refund.permits).arg(refund.at).arg(refund.line);
         }
-        for ask in self.batch.asks {
+        let Some((last, asks)) = self.batch.asks.split_last() else { return };
+        for ask in asks {
             cmd.arg(ask.permits).arg(ask.count);
         }
+        match self.batch.held_for {
+            0 => cmd.arg(last.permits).arg(last.count),
+            held_for => cmd.arg(-(held_for as i64)).arg(last.count),
+        };
     }
 }
 

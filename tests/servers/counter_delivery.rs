@@ -104,14 +104,16 @@ async fn a_million_adds_are_a_million() {
                 counters.flush(LONG).await.unwrap();
             }
         });
-        tokio::task::block_in_place(|| {
+        let ended = tokio::task::block_in_place(|| {
             let all = work.map(|work| scope.spawn(|| pollster::block_on(work))).collect::<Vec<_>>();
-            for client in all {
-                client.join().unwrap();
-            }
+            all.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
         });
         killer.join().unwrap();
+        // Before anything can fail: the others wait for it.
         is_over.store(true, Ordering::Relaxed);
+        for client in ended {
+            client.unwrap();
+        }
         let (looks, cuts) = (watcher.join().unwrap(), cutter.join().unwrap());
         println!("{looks} looks, {cuts} cuts, {} queued", queued.load(Ordering::Relaxed));
         assert!(looks > 0 && cuts > 0 && queued.load(Ordering::Relaxed) > 0);

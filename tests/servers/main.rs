@@ -5,6 +5,9 @@ mod agreement;
 mod auto_split;
 mod ceilings;
 mod composite;
+#[cfg(feature = "config")]
+mod configuration;
+mod connections;
 mod counter_crowds;
 mod counter_deadlines;
 mod counter_delivery;
@@ -18,9 +21,11 @@ mod gathering;
 mod harness;
 mod home_losses;
 mod idle_keys;
+mod idle_plans;
 mod lease_bounds;
 mod leases;
 mod limit_changes;
+mod losses;
 mod overshoot;
 #[cfg(feature = "cluster-async")]
 mod own_connection;

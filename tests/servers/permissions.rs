@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::shared::{BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, left, race, take, take_all};
+use crate::shared::{
+    BURST, Cluster, Layout, SPLIT, Server, WHOLE, candid, define, eventually, left, race, take, take_all,
+};
 use redis::{Value, cmd};
 use shardlimit::counter::{CounterSettings, Within};
 use shardlimit::{Carry, Error, ErrorKind, Leases, Limiter, NamedLimit};
@@ -108,6 +110,36 @@ async fn the_rule_is_enough_for_everything() {
     assert!((1..=BURST).contains(&take_all(&leased, "hot").await));
     lender.return_leases(LONG).await.unwrap();
     all_is_counted(&client(), "hot").await.unwrap();
+    is_watched(&cluster, "watched").await;
+    assert_eq!(denials(&cluster), []);
+}
+
+/// A split key whose overshoot is watched, under a limit of its own.
+async fn is_watched(cluster: &Cluster, name: &str) {
+    let url = format!("redis://gateway:pa%3Ass%40word@127.0.0.1:{}", cluster.nodes[0].server.port);
+    let limiter = candid(Limiter::builder().redis([url]).timeout(LONG)).watch_overshoot(1).build().unwrap();
+    let limit = limiter.define(name, SPLIT[0].parse().unwrap()).unwrap();
+    assert_eq!(limit.plan("hot").await.unwrap().shards.len(), 3);
+    eventually("it is told or refused", async || {
+        let _ = limit.acquire("hot").await.unwrap();
+        limit.overshoot().is_some() || !denials(cluster).is_empty()
+    })
+    .await;
+}
+
+/// The keys of one limit, as the table below the rule has them: what its overshoot is watched by has a name of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_limit_that_is_watched_needs_two_patterns() {
+    let text = include_str!("../../docs/operations.md");
+    for pattern in ["~shardlimit:{*}:checkout:*", "~shardlimit:tally:{*}:checkout:*"] {
+        assert!(text.contains(&format!("`{pattern}`")), "{pattern}");
+    }
+    let of_one = |keys: &[&'static str]| [&["resetchannels"], keys, &rule()[2..]].concat();
+    let cluster = cluster_with(&of_one(&["~shardlimit:{*}:checkout:*"]));
+    is_watched(&cluster, "checkout").await;
+    assert_ne!(denials(&cluster), []);
+    set_everywhere(&cluster, &of_one(&["~shardlimit:{*}:checkout:*", "~shardlimit:tally:{*}:checkout:*"]));
+    is_watched(&cluster, "checkout").await;
     assert_eq!(denials(&cluster), []);
 }
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
-use shardlimit::{ErrorKind, Limiter, Slot, TopologyWatch};
+use shardlimit::{BreakerForce, BreakerState, ErrorKind, Limiter, Slot, TopologyWatch};
 
 /// Waits until the watch tells that this port owns the slot.
 async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {
@@ -52,6 +52,48 @@ async fn a_watch_tells_of_new_owners_and_masters() {
     let end = async { while watch.changed().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(30), end).await.expect("it ends with the limiter");
     assert!(Limiter::local().watch_topology().unwrap().is_none());
+}
+
+/// An operator took a master out; when it had given its slots away and got some again, it was asked as if nobody had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_breaker_is_forced_also_when_its_master_comes_back() {
+    let mut cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
+    let limiter = client_of(&cluster, 0).timeout(Duration::from_secs(1)).build().unwrap();
+    let limit = limiter.define("api", "1000/day".parse().unwrap()).unwrap();
+    let slot = Slot::of(b"api:hot").number();
+    let (first, third) = (cluster.owner_of(slot), tokio::task::block_in_place(|| cluster.add_master()));
+    let third_is_known = async |is_known: bool, port: u16| {
+        let known = || limiter.watch_topology().unwrap().expect("a cluster").current();
+        eventually("all know who has the slot", async || {
+            // A call finds out, whatever becomes of it.
+            let _ = limit.acquire("hot").await;
+            known().masters().iter().any(|master| master.port == port) == is_known
+        })
+        .await;
+    };
+    let port = cluster.nodes[third].server.port;
+    let address = format!("127.0.0.1:{port}");
+    let state = || limiter.breakers().into_iter().find(|(master, _)| *master == address).map(|(_, state)| state);
+    let move_to = |to: usize| {
+        cluster.migrate(slot, to);
+        cluster.wait_until_ok();
+    };
+    move_to(third);
+    third_is_known(true, port).await;
+    limiter.force_breaker(&address, BreakerForce::Open).unwrap();
+    assert_eq!(state(), Some(BreakerState::Open));
+    move_to(first);
+    third_is_known(false, port).await;
+    assert_eq!(state(), None);
+    move_to(third);
+    third_is_known(true, port).await;
+    assert_eq!(state(), Some(BreakerState::Open), "it was never said otherwise");
+    move_to(first);
+    third_is_known(false, port).await;
+    limiter.force_breaker(&address, BreakerForce::Off).expect("also while it is away");
+    move_to(third);
+    third_is_known(true, port).await;
+    assert_eq!(state(), Some(BreakerState::Closed));
 }
 
 /// Any seed that answers will do: the first two refuse, and say nothing at all.

@@ -45,16 +45,17 @@ pub(crate) fn run(options: BenchOptions, interrupt: &Interrupt) -> Result<BenchR
 fn job(options: BenchOptions) -> Result<Job, Failure> {
     let BenchOptions { key, limit, store, mode, callers, duration, demand, permits, processes, check, record } =
         options;
-    crate::store::check(&limit.name, limit.limit, &key.0, permits)?;
+    let (store, found) = Store::of(&store, &limit)?;
+    crate::store::check(&limit.name, found, &key.0, permits)?;
     if processes > callers {
         let message = format!("must be from 1 to the number of callers, {callers}, got {processes}");
         return Err(Failure::usage("processes", message));
     }
     Ok(Job {
-        store: Store::new(&store).in_mode(mode)?,
+        store: if limit.config.is_some() { store } else { store.in_mode(mode)? },
         key: key.0,
         name: limit.name,
-        limit: limit.limit,
+        limit: found,
         permits,
         callers,
         demand,

@@ -9,7 +9,6 @@ use super::job::Job;
 use super::tally::{Deciders, Tally};
 use crate::clock::Nanos;
 use crate::output::{Align, Exit, Report, Style, count, decimals, escape, facts, grid, human_time, micros, seconds};
-use crate::store::LEASE_TTL;
 
 /// What was offered, what was decided, and what it cost.
 #[derive(Debug, Serialize)]
@@ -112,7 +111,7 @@ impl BenchReport {
             mismatches_by_process: mismatches(job, tally),
             overshoot: overshoot.map(|worst| decimals(worst.permits, 3)),
             overshoot_s: overshoot.map(|worst| decimals(worst.micros as f64 / 1e6, 6)),
-            allowance: if job.store.leases() { decimals(allowance(&job.limit, LEASE_TTL), 3) } else { 0.0 },
+            allowance: if job.store.leases() { decimals(allowance(&job.limit, job.store.held()), 3) } else { 0.0 },
             times,
             missed: tally.missed,
         }

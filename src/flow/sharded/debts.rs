@@ -9,10 +9,11 @@ use super::entry::Entry;
 use super::job::{Miss, Work};
 use super::keys::Hand;
 use super::lane::Lane;
+use super::losses::Lost;
 use crate::clock::Micros;
 use crate::error::ErrorKind;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// So often keys are gone through, drawn anew between the half and the whole: processes that lost a master together do not come back
 /// together.
@@ -27,8 +28,42 @@ const WORKS: u8 = 1;
 /// There was something for it since.
 const CALLED: u8 = 2;
 
+/// How soon those that are left at the end are tried again.
+const SOON: Duration = Duration::from_millis(10);
+
 #[derive(Default)]
-pub(super) struct Debts(AtomicU8);
+pub(super) struct Debts {
+    task: AtomicU8,
+    /// Debts that were sent, and of how many of them it is known what became.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A debt on its way. Whoever goes away before he knows what became of it leaves it uncharged, for all that is known.
+struct Paying {
+    limit: Arc<SharedLimit>,
+    entry: Arc<Entry>,
+    owed: u64,
+}
+
+impl Paying {
+    fn new(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, owed: u64) -> Self {
+        limit.debts.begun.fetch_add(1, Ordering::AcqRel);
+        Self { limit: Arc::clone(limit), entry: Arc::clone(entry), owed }
+    }
+
+    /// It is charged, or seen to.
+    fn done(mut self) {
+        self.owed = 0;
+    }
+}
+
+impl Drop for Paying {
+    fn drop(&mut self) {
+        self.limit.lose(&self.entry.key, Lost::uncharged(self.owed));
+        self.limit.debts.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
 
 impl SharedLimit {
     /// So many permits were admitted without their shard, which is to be charged for them.
@@ -40,7 +75,7 @@ impl SharedLimit {
     /// Some key has a shard that is away: it is seen to until it is back.
     pub(super) fn call_collector(self: &Arc<Self>) {
         // What there is to do was written before: whoever works sees it, or sees this and goes through all keys again.
-        if self.debts.0.swap(CALLED, Ordering::AcqRel) == RESTS {
+        if self.debts.task.swap(CALLED, Ordering::AcqRel) == RESTS {
             // It must not keep the limiter alive.
             let limit = Arc::downgrade(self);
             let _ = self.engine.spawn(collect(limit));
@@ -67,22 +102,31 @@ impl SharedLimit {
         if owed == 0 {
             return None;
         }
+        let paying = Paying::new(self, entry, owed);
         let paid = self.put(entry, lane, Work::Debt(owed));
-        let (limit, entry, lane) = (Arc::clone(self), Arc::clone(entry), Arc::clone(lane));
+        let lane = Arc::clone(lane);
         Some(async move {
-            let is_paid = match paid.await {
-                Ok(_) | Err(Miss::Ended { .. }) => true,
-                Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown => true,
+            let (is_paid, is_known) = match paid.await {
+                Ok(_) => (true, true),
+                // Nobody will ever know.
+                Err(Miss::Ended { .. }) => (true, false),
+                Err(Miss::Failed(error)) if error.kind() == ErrorKind::Unknown => (true, false),
                 Err(Miss::Failed(_)) => {
-                    limit.owe(&lane, owed);
-                    false
+                    paying.limit.owe(&lane, owed);
+                    (false, true)
                 }
                 // The share is another one by now, or has come home.
                 Err(Miss::Stale) => {
-                    limit.owe(entry.view().home(), owed);
-                    false
+                    paying.limit.owe(paying.entry.view().home(), owed);
+                    (false, true)
                 }
             };
+            let (limit, entry) = (Arc::clone(&paying.limit), Arc::clone(&paying.entry));
+            if is_known {
+                paying.done();
+            } else {
+                drop(paying);
+            }
             limit.rest(entry);
             is_paid
         })
@@ -94,7 +138,7 @@ impl SharedLimit {
         while in_vain < IN_VAIN {
             if !round.has_begun {
                 (round.has_begun, round.has_seen) = (true, false);
-                self.debts.0.swap(WORKS, Ordering::AcqRel);
+                self.debts.task.swap(WORKS, Ordering::AcqRel);
             }
             let found = self.keys.walk(&mut round.hand, self.clock.now());
             round.has_seen |= found.has_seen;
@@ -107,22 +151,49 @@ impl SharedLimit {
             }
             if found.is_lap {
                 round.has_begun = false;
-                let rests = || self.debts.0.compare_exchange(WORKS, RESTS, Ordering::AcqRel, Ordering::Relaxed);
-                return self.engine.check().is_err() || !round.has_seen && rests().is_ok();
+                let rests = || self.debts.task.compare_exchange(WORKS, RESTS, Ordering::AcqRel, Ordering::Relaxed);
+                return !round.has_seen && rests().is_ok();
             }
             tokio::task::yield_now().await;
         }
         false
     }
 
+    /// At the end: charges and gives back all that is left, however often that has to be tried.
+    ///
+    /// # Cancel safety
+    /// What was begun goes on.
+    pub(crate) async fn catch_up(self: &Arc<Self>) {
+        let count = |of: &AtomicU64| of.load(Ordering::Acquire);
+        loop {
+            // What may still fail is owed again before it has ended: then this lap sees it, or there is another.
+            let (ended, begun) = (count(&self.debts.ended), count(&self.debts.begun));
+            let (mut hand, mut has_left) = (Hand::default(), false);
+            loop {
+                let found = self.keys.walk(&mut hand, self.clock.now());
+                has_left |= found.has_left;
+                let paid: Vec<_> = found.keys.iter().flat_map(|key| self.collect_from(key)).collect();
+                for paid in paid {
+                    paid.await;
+                }
+                if found.is_lap {
+                    break;
+                }
+                // What it waits for may have to run on the same thread.
+                tokio::task::yield_now().await;
+            }
+            if !has_left && ended == begun && count(&self.debts.begun) == begun {
+                return;
+            }
+            tokio::time::sleep(SOON).await;
+        }
+    }
+
     /// Charges what a key owes to shards that answer, and has those tried that do not.
     fn collect_from(self: &Arc<Self>, key: &[u8]) -> Vec<impl Future<Output = bool> + Send + use<>> {
         let entry = self.entry(key);
         let (view, now) = (entry.view(), self.clock.now());
-        // What is owed to a shard that the plan has no more is home's.
-        for (_, counts) in view.counts.iter().filter(|(slot, _)| view.lanes.iter().all(|lane| lane.slot != *slot)) {
-            view.home().counts.fallback.owe(counts.fallback.take_owed());
-        }
+        entry.debts_come_home();
         let mut paid = Vec::new();
         for lane in view.lanes.iter().filter(|lane| lane.is_behind()) {
             if !lane.counts.health.has_answered() {
@@ -149,7 +220,11 @@ struct Collection {
 async fn collect(limit: Weak<SharedLimit>) {
     let mut round = Collection::default();
     loop {
-        tokio::time::sleep(Duration::from_micros(rand::random_range(AGAIN / 2..=AGAIN))).await;
+        let pause = Duration::from_micros(rand::random_range(AGAIN / 2..=AGAIN));
+        let Some(pause) = limit.upgrade().map(|limit| limit.engine.pause(pause)) else { return };
+        if !pause.await {
+            return;
+        }
         match limit.upgrade() {
             Some(limit) if !limit.collect(&mut round).await => {}
             _ => return,

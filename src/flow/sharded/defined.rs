@@ -102,6 +102,9 @@ impl SharedLimit {
     /// # Cancel safety
     /// It may be in force or not; if it was begun, the next client that uses the key finishes it.
     pub(crate) async fn set(self: &Arc<Self>, entry: &Arc<Entry>, limit: Limit, carry: Carry) -> Result<Limit, Error> {
+        if let Some(leasing) = &self.leasing {
+            leasing.leases.check(limit)?;
+        }
         let (of, key) = (Arc::clone(self), Arc::clone(entry));
         let (done, set) = tokio::sync::oneshot::channel();
         // A task of its own: it takes several steps, has timers, and should not stop between them.

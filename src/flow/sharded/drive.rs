@@ -5,7 +5,8 @@ use std::pin::pin;
 use super::entry::{Entry, Word};
 use super::job::Miss;
 use super::lane::{Lane, is_due};
-use super::queue::{Load, MOST_ASKS, Sending};
+use super::losses::Lost;
+use super::queue::{Load, MOST_ASKS, Sending, sum};
 use super::round::{Decided, Round, Sealed};
 use super::watch::Watch;
 use super::{SharedLimit, escrow};
@@ -45,11 +46,15 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
         let calls = sealed.calls();
         if sealed.wanted || !refunds.is_empty() {
             // Refunds go in any case.
-            let is_over = AtomicBool::new(!refunds.is_empty());
+            let returns = !refunds.is_empty();
+            let is_over = AtomicBool::new(returns);
             let is_given_up = {
                 let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds, &is_over));
                 watch.over(&round, sending, &is_over).await
             };
+            if returns {
+                lane.returned();
+            }
             if is_given_up {
                 lane.miss(&round, round.seal(limit.clock.now()), Miss::Stale);
             }
@@ -102,7 +107,13 @@ async fn send(
         home: if lane.is_home && lane.id == defined.alone { &defined.new_home } else { &[] },
         least_ttl: lane.least_ttl,
         touch,
-        batch: Batch { reset: sealed.reset, refunds: &refunds, debt: sealed.debt, asks: &sealed.asks },
+        batch: Batch {
+            reset: sealed.reset,
+            refunds: &refunds,
+            debt: sealed.debt,
+            asks: &sealed.asks,
+            held_for: sealed.held_for,
+        },
     };
     let request = Request {
         slot: lane.slot,
@@ -123,6 +134,7 @@ async fn send(
             answered(limit, entry, lane, (round, sealed, sent), &refunds, reply).await;
             // Only now: before, the last answer would tell those who wait that there is nothing.
             if comes_back {
+                lane.send_kept();
                 entry.waits.stir();
             }
         }
@@ -130,10 +142,15 @@ async fn send(
             observe::fault(&limit.name, &entry.key, &fault);
             lane.failed(sent, limit.clock.now(), &fault.clone().what());
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
-            if !matches!(fault, Fault::Unknown(_)) {
-                lane.keep(refunds);
+            let lost = if matches!(fault, Fault::Unknown(_)) {
+                sum(&refunds)
+            } else {
+                // Home is home under any plan, and another lane leads there by now if the plan is another.
+                let lost = if lane.is_home { entry.view().home().keep(refunds) } else { lane.keep(refunds) };
                 limit.call_collector();
-            }
+                lost
+            };
+            limit.lose(&entry.key, Lost::unreturned(lost));
             lane.miss(round, sealed, Miss::Failed(fault.into_error()));
         }
     }

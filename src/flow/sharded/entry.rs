@@ -6,8 +6,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
+use super::escrow::PAUSE;
 use super::heat::Heat;
 use super::lane::{Counts, Lane, is_due};
+use super::losses::Lost;
 use super::meter::Meter;
 use super::purse::Purse;
 use super::tally::Tally;
@@ -19,7 +21,7 @@ use crate::decision::{DecidedBy, StoreFacts};
 use crate::escrow::{News, news};
 use crate::key::{Slot, home_slot};
 use crate::plan::{SET_KEY, ShardCounts, Shards};
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::{GrantId, Ledger};
 
@@ -31,11 +33,11 @@ pub(crate) struct Entry {
     view: ArcSwap<View>,
     /// Held while the view is replaced.
     replacing: Mutex<()>,
-    turns: Turns,
+    pub(super) turns: Turns,
     /// When home was last asked, by this process's clock.
-    asked: AtomicU64,
+    pub(super) asked: AtomicU64,
     /// The latest that home's own clock was heard to show.
-    home_time: AtomicU64,
+    pub(super) home_time: AtomicU64,
     /// What its last answer says to all calls.
     outlook: Outlook,
     /// What is told of its admissions, if it is one of those that are watched.
@@ -49,9 +51,13 @@ pub(crate) struct Entry {
     /// When that task may next begin, by this process's clock.
     pub(super) next_step: AtomicU64,
     /// Whether its shards have more to do than one should.
-    heat: Heat,
+    pub(super) heat: Heat,
     /// The state of the cluster for which the plan was last found to be as it should be.
     pub(super) planned_for: AtomicU64,
+    /// Its segment has it among those with a plan: whoever lets go of it has nothing to say there.
+    pub(super) is_listed: AtomicBool,
+    /// It was looked for since it was last seen there.
+    pub(super) is_found: AtomicBool,
 }
 
 /// What all shards came to at the last answer of any: read by every call that is decided in process.
@@ -91,8 +97,13 @@ impl Entry {
         let home = home_slot(&limit.name, key);
         let defined = limit.defined();
         let counts = counts.unwrap_or_else(|| limit.counts(Meter::default()));
-        let view = View::unknown(defined.alone, defined.ledger.clone(), home, counts);
-        let view = view.next(limit, (key, home), defined.alone, defined.ledger.clone());
+        let before = (&[][..], vec![(home, counts)]);
+        let view = View::new(limit, (key, home), defined.alone, defined.ledger.clone(), before);
+        Self::of(limit, key, owner, home, view, is_tracked)
+    }
+
+    /// Of a key that is known to have this plan.
+    pub(super) fn of(limit: &SharedLimit, key: &[u8], owner: u64, home: Slot, view: View, is_tracked: bool) -> Self {
         Self {
             key: key.into(),
             owner,
@@ -110,6 +121,8 @@ impl Entry {
             next_step: AtomicU64::new(0),
             heat: Heat::new(),
             planned_for: AtomicU64::new(0),
+            is_listed: AtomicBool::new(false),
+            is_found: AtomicBool::new(false),
         }
     }
 
@@ -123,11 +136,25 @@ impl Entry {
         self.view.load()
     }
 
-    /// Whether there is more to keep of it than until when it is shut: a plan, a limit of its own, or refunds that wait for its
-    /// shard. Who knows of a plan can tell home again what it forgot.
-    pub(super) fn has_something_to_keep(&self) -> bool {
+    /// Whether it has a plan, or a limit of its own. Who knows of one can tell home again what it forgot.
+    pub(super) fn has_plan(&self) -> bool {
         let view = self.view.load();
-        view.is_split() || view.ledger.wanted().revision >= SET_KEY || view.home().has_kept()
+        view.is_split() || view.ledger.wanted().revision >= SET_KEY
+    }
+
+    /// Whether its plan can be [packed](Self::pack) with nothing lost: all of its shares are where they should be, every shard answers
+    /// and owes or is owed nothing, and nobody watches how far it is exceeded.
+    pub(super) fn is_plain(&self, now: Micros) -> bool {
+        let view = self.view.load();
+        !view.is_moving()
+            && self.tally.get().is_none()
+            && !view.counts.iter().any(|(_, counts)| counts.is_in_use(now))
+            && !view.lanes.iter().any(|lane| lane.has_kept())
+    }
+
+    /// Whether its shares were moved, or could not be, so lately that the next attempt has to wait.
+    pub(super) fn is_to_wait(&self, now: Micros) -> bool {
+        now.saturating_sub(self.next_step.load(Ordering::Relaxed)) < PAUSE
     }
 
     /// What an idle key goes by without its shard: all of its counts while it does not answer, what it granted lately else.
@@ -144,10 +171,33 @@ impl Entry {
 
     /// Whether a shard has to be charged or given something, also if no call comes; and whether that can be tried now.
     pub(super) fn is_behind(&self, now: Micros) -> Option<bool> {
+        self.debts_come_home();
         let view = self.view.load();
         let mut behind = view.lanes.iter().filter(|lane| lane.is_behind()).peekable();
         behind.peek()?;
         Some(behind.any(|lane| lane.counts.health.is_worth_a_try(now)))
+    }
+
+    /// What is owed to a shard that the plan has no more is home's.
+    pub(super) fn debts_come_home(&self) {
+        let view = self.view.load();
+        for (_, counts) in view.counts.iter().filter(|(slot, _)| view.lanes.iter().all(|lane| lane.slot != *slot)) {
+            view.home().counts.fallback.owe(counts.fallback.take_owed());
+        }
+    }
+
+    /// Whether something goes back that nobody waits for, or has to.
+    pub(super) fn is_returning(&self) -> bool {
+        self.view.load().lanes.iter().any(|lane| lane.is_returning())
+    }
+
+    /// At the end: what is lost of it.
+    pub(super) fn write_off(&self) -> Lost {
+        let view = self.view.load();
+        let held = self.purse.iter().flat_map(|purse| purse.take_back(None)).map(|lease| lease.charge.permits);
+        let kept = view.lanes.iter().map(|lane| lane.write_off());
+        let owed = view.counts.iter().map(|(_, counts)| counts.fallback.take_owed());
+        Lost { unreturned: held.sum::<u64>() + kept.sum::<u64>(), uncharged: owed.sum() }
     }
 
     /// What is told of its admissions; `begin` may have it told of from now on.
@@ -163,8 +213,8 @@ impl Entry {
     /// Takes over what was kept of it while it was idle.
     pub(super) fn shut(&self, now: Micros, until: Micros) {
         let view = self.view.load();
-        if let (true, [home]) = (now < until, &*view.lanes) {
-            home.ceiling.shut(&home.share, now, until);
+        if now < until {
+            view.lanes.iter().for_each(|lane| lane.ceiling.shut(&lane.share, now, until));
             self.outlook.new_at.store(until, Ordering::Relaxed);
             self.outlook.opens_at.store(until, Ordering::Relaxed);
             self.outlook.shut_until.store(until, Ordering::Relaxed);
@@ -327,7 +377,10 @@ impl Entry {
             self.heat.moved(!ledger.grants.is_empty(), limit.clock.now());
         }
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
-        self.view.store(Arc::new(known.next(limit, (&self.key, self.home), id, ledger)));
+        let next = Arc::new(known.next(limit, (&self.key, self.home), id, ledger));
+        self.view.store(Arc::clone(&next));
+        let kept = known.home().take_kept();
+        limit.lose(&self.key, Lost::unreturned(next.home().keep(kept)));
         fence(Ordering::SeqCst);
         self.outlook.shut_until.store(0, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ use crate::sync::atomic::Ordering;
 use crate::wire::GrantId;
 
 /// Time between two attempts to bring a plan to its end: an attempt of another client gets this long first.
-const PAUSE: Micros = 200_000;
+pub(super) const PAUSE: Micros = 200_000;
 /// After an attempt that failed the next one waits for longer: the key works without it.
 const AFTER_FAULT: Micros = 2_000_000;
 
@@ -61,15 +61,13 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, used: boo
     };
     let (of, key) = (Arc::clone(limit), Arc::clone(entry));
     let task = async move {
-        tokio::time::sleep(Duration::from_micros(patience)).await;
         // One at a time; whoever is at it will finish it.
-        if key.escrow.try_lock().is_err() {
-            return;
-        }
-        if let Err(fault) = settle(&of, &key, None, None).await {
+        let goes_on = of.engine.pause(Duration::from_micros(patience)).await && key.escrow.try_lock().is_ok();
+        if goes_on && let Err(fault) = settle(&of, &key, None, None).await {
             observe::fault(&of.name, &key.key, &fault);
             key.next_step.fetch_max(of.clock.now() + AFTER_FAULT, Ordering::Relaxed);
         }
+        of.let_go(key);
     };
     // Without a runtime no call could have come this far.
     let _ = limit.engine.spawn(task);

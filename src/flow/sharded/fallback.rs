@@ -21,6 +21,11 @@ use crate::sync::{Arc, Mutex, lock};
 /// minute one second says nothing, and of a limit a day nobody would hear in time.
 const SPANS: (Micros, Micros) = (1_000_000, 60_000_000);
 
+/// Over which time what was granted is measured, of a limit of so long a period.
+pub(super) fn span(period: Duration) -> Micros {
+    (period.as_micros() as Micros).clamp(SPANS.0, SPANS.1)
+}
+
 /// What this process had of a shard lately, and goes by without it.
 #[derive(Debug)]
 pub(crate) struct Fallback {
@@ -49,7 +54,7 @@ struct Inner {
 impl Fallback {
     /// For a limit of so long a period; what was granted by it lately, if that is known.
     pub(super) fn new(period: Duration, lately: Meter) -> Self {
-        let span = (period.as_micros() as Micros).clamp(SPANS.0, SPANS.1);
+        let span = span(period);
         let inner = Inner { meter: lately, ..Inner::default() };
         Self { owed: AtomicU64::new(0), is_active: AtomicBool::new(false), span, inner: Mutex::new(inner) }
     }
@@ -57,6 +62,16 @@ impl Fallback {
     /// What was granted lately.
     pub(super) fn lately(&self) -> Meter {
         lock(&self.inner).meter
+    }
+
+    /// Permits a second.
+    pub(super) fn rate(&self, now: Micros) -> f64 {
+        self.lately().rate(self.span, now)
+    }
+
+    /// The same, as spans of this length would have it.
+    pub(super) fn lately_by(&self, span: Micros, now: Micros) -> Meter {
+        self.lately().by(self.span, span, now)
     }
 
     /// Whether there is more to go by than what was granted lately: something is owed, or the shard was out of reach not long ago.
@@ -210,7 +225,9 @@ impl SharedLimit {
             Err(wait) => {
                 self.failures.denied.fetch_add(1, Ordering::Relaxed);
                 self.tell_denied(&entry.key, permits, now);
-                Decision::denied_by_store(facts, wait)
+                // One that answers may have enough before that.
+                let elsewhere = entry.load().opens_elsewhere_in(permits, now);
+                Decision::denied_by_store(facts, elsewhere.map_or(wait, |other| other.clamp(1, wait.max(1))))
             }
         })
     }

@@ -92,7 +92,7 @@ impl SharedLimit {
         let now = self.clock.now();
         match decided {
             Ok(decision) if decision.is_allowed() => {
-                observe::allowed(&self.name, &entry.key, permits, turn);
+                observe::allowed(&self.name, &entry.key, permits, turn, self.sample);
                 Ok(decision)
             }
             Ok(denied) => Ok(self.last_look(entry, permits, denied)),

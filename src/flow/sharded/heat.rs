@@ -1,6 +1,7 @@
 //! Whether a key that splits by itself is hot, as one client feels it.
 
 use super::lane::UNKNOWN;
+use super::planned::Warmth;
 use crate::clock::Micros;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,6 +26,18 @@ pub(super) struct Heat {
 impl Heat {
     pub(super) fn new() -> Self {
         Self { is_hot: AtomicBool::new(false), cooling: AtomicU64::new(COOLING), cooled: AtomicU64::new(0) }
+    }
+
+    /// As it was when its key fell idle.
+    pub(super) fn of(Warmth { is_hot, cooling, cooled, .. }: Warmth) -> Self {
+        let (is_hot, cooling) = (AtomicBool::new(is_hot), AtomicU64::new(cooling));
+        Self { is_hot, cooling, cooled: AtomicU64::new(cooled) }
+    }
+
+    /// What is kept of it, of a key whose plan is known since then.
+    pub(super) fn warmth(&self, since: Micros) -> Warmth {
+        let (cooling, cooled) = (self.cooling.load(Ordering::Relaxed), self.cooled.load(Ordering::Relaxed));
+        Warmth { is_hot: self.is_hot(), cooling, cooled, since }
     }
 
     pub(super) fn is_hot(&self) -> bool {

@@ -50,6 +50,8 @@ impl SharedLimit {
         permits: u64,
         now: Micros,
     ) -> Result<Option<Decision>, Error> {
+        // Nobody is charged any more for what the policy would admit.
+        self.engine.check()?;
         let view = entry.load();
         if let Some(sick) = view.lanes.iter().find(|lane| !lane.is_sick(now)).map_or(view.lanes.first(), |_| None) {
             self.try_again(entry, sick, now);

@@ -15,8 +15,11 @@ use crate::sync::Arc;
 pub(super) enum Work {
     /// So many permits, all or none.
     Ask(u64),
-    /// Up to so many permits, to be spent here.
-    Lease(u64),
+    /// Up to so many permits, to be spent here. The shard is to keep room for them for so many microseconds; 0: it need not.
+    Lease {
+        permits: u64,
+        held_for: u32,
+    },
     Look,
     /// Home is to be there afterwards.
     Make,
@@ -30,14 +33,19 @@ impl Work {
     pub(super) fn ask(&self) -> Option<Ask> {
         match *self {
             Self::Ask(permits) => Some(Ask { permits, count: 1 }),
-            Self::Lease(count) => Some(Ask { permits: 1, count }),
+            Self::Lease { permits, .. } => Some(Ask { permits: 1, count: permits }),
             Self::Look | Self::Make | Self::Reset | Self::Debt(_) | Self::Refund(_) => None,
         }
     }
 
+    /// Whether the shard keeps room for what it takes.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self, Self::Lease { held_for: 1.., .. })
+    }
+
     /// Whether it is of use to nobody but the one who waits for it.
     pub(super) fn dies_with_its_caller(&self) -> bool {
-        matches!(self, Self::Ask(_) | Self::Lease(_) | Self::Look)
+        matches!(self, Self::Ask(_) | Self::Lease { .. } | Self::Look)
     }
 }
 

@@ -15,7 +15,7 @@ use super::fallback::Fallback;
 use super::health::Health;
 use super::job::{Miss, Work};
 use super::meter::Meter;
-use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start};
+use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start, sum};
 use super::round::{Decided, Late, Round, Sealed};
 use super::seat::Seat;
 use crate::clock::Micros;
@@ -308,11 +308,42 @@ impl Lane {
         queue.take(self)
     }
 
-    /// Keeps what was surely not given back for the next round. It waits for one: nothing is sent for its sake.
-    pub(super) fn keep(&self, refunds: impl IntoIterator<Item = Refund>) {
+    /// Keeps what was surely not given back for the next round. It waits for one: nothing is sent for its sake. Says how many
+    /// permits there is no room for: they are lost.
+    #[must_use = "what is lost is counted"]
+    pub(super) fn keep(&self, refunds: Vec<Refund>) -> u64 {
         let kept = &mut lock(&self.queue).kept;
-        let room = MOST_KEPT.saturating_sub(kept.len());
-        kept.extend(refunds.into_iter().take(room));
+        let mut refunds = refunds.into_iter();
+        kept.extend(refunds.by_ref().take(MOST_KEPT.saturating_sub(kept.len())));
+        refunds.map(|refund| refund.permits).sum()
+    }
+
+    /// What was kept, for the lane that goes on in its place.
+    pub(super) fn take_kept(&self) -> Vec<Refund> {
+        std::mem::take(&mut lock(&self.queue).kept)
+    }
+
+    /// The shard has taken refunds: those that waited for it are sent.
+    pub(super) fn send_kept(&self) {
+        let queue = &mut *lock(&self.queue);
+        queue.refunds.append(&mut queue.kept);
+    }
+
+    /// What went back with the last round has arrived, or is seen to.
+    pub(super) fn returned(&self) {
+        lock(&self.queue).returning = 0;
+    }
+
+    /// Whether something goes back that nobody waits for, or has to.
+    pub(super) fn is_returning(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.returning > 0 || !queue.refunds.is_empty() || !queue.kept.is_empty()
+    }
+
+    /// At the end: permits that did not go back, or may not have.
+    pub(super) fn write_off(&self) -> u64 {
+        let queue = &mut *lock(&self.queue);
+        std::mem::take(&mut queue.lost) + sum(&queue.refunds.split_off(0)) + sum(&queue.kept.split_off(0))
     }
 
     /// Whether the shard has to be charged or given something, also if no call comes.
@@ -356,7 +387,7 @@ impl Lane {
     pub(super) fn decide(&self, round: &Arc<Round>, sealed: Sealed, decided: Decided) {
         let surplus = round.answer(sealed, Ok(decided));
         if !surplus.is_empty() {
-            lock(&self.queue).refunds.extend(surplus.iter().map(|(permits, found)| found.refund(*permits)));
+            lock(&self.queue).refunds.extend(surplus);
         }
     }
 

@@ -8,10 +8,13 @@ use tokio::time::Instant;
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Outcome, Work};
+use super::lane::Lane;
 use super::purse::{Lease, Purse};
 use super::round::Decided;
 use super::settle::lane_of;
 use crate::clock::Micros;
+use crate::decision::Charge;
+use crate::kernel::{Refund, UNSPENT};
 use crate::limit::Share;
 use crate::selector::Candidates;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +25,11 @@ const PART: u64 = 4;
 
 /// How leases of a limit are taken, and who has some.
 pub(super) struct Leasing {
+    pub leases: crate::Leases,
     horizon: Micros,
     ttl: Micros,
+    /// For how long shards that can keep room for what is leased of them; 0: not at all.
+    held_for: Micros,
     /// Keys with permits in their purse. They stay in use until they have given them back.
     keys: Mutex<Leased>,
     /// Shared by those who fill a purse; alone has it who gives everything back, so that nothing is on its way then.
@@ -47,13 +53,28 @@ impl Leasing {
     pub(super) fn new(leases: &crate::Leases) -> Self {
         let micros = |time: Duration| time.as_micros() as Micros;
         Self {
+            leases: *leases,
             horizon: micros(leases.horizon),
             ttl: micros(leases.ttl),
+            held_for: if leases.within_burst { micros(leases.room_for()) } else { 0 },
             keys: Mutex::default(),
             filling: tokio::sync::RwLock::default(),
             returns: AtomicU64::new(0),
             is_low: Notify::new(),
         }
+    }
+}
+
+impl Leasing {
+    /// For how long the shard is to keep room for what is leased of it; 0: not at all.
+    fn held_for(&self, share: &Share) -> Micros {
+        if matches!(share, Share::Bucket(bucket) if !bucket.paced) { self.held_for } else { 0 }
+    }
+
+    /// What gives a lease back.
+    fn unspent(&self, lane: &Lane, charge: &Charge) -> Refund {
+        let refund = charge.refund(charge.permits);
+        if self.held_for(&lane.share) > 0 { Refund { line: UNSPENT, ..refund } } else { refund }
     }
 }
 
@@ -77,6 +98,14 @@ impl SharedLimit {
         self.spawn_filling(Arc::clone(entry), returns);
     }
 
+    /// Whether a key that was idle had use for some permits within the last horizons: others are called once, and would give back all
+    /// that was taken ahead for them.
+    pub(super) fn is_worth_leasing(&self, entry: &Entry) -> bool {
+        let (Some(leasing), view, now) = (&self.leasing, entry.load(), self.clock.now()) else { return false };
+        let rate: f64 = view.lanes.iter().map(|lane| lane.counts.fallback.rate(now)).sum();
+        rate * leasing.horizon as f64 >= 2e6
+    }
+
     fn spawn_filling(self: &Arc<Self>, entry: Arc<Entry>, returns: u64) {
         // Without a runtime it is dropped: then calls go to the store, and fail there.
         let (limit, filling) = (Arc::clone(self), Filling(entry));
@@ -84,7 +113,7 @@ impl SharedLimit {
             limit.fill(&filling.0, returns).await;
             let entry = Arc::clone(&filling.0);
             drop(filling);
-            limit.rest(entry);
+            limit.let_go(entry);
         });
     }
 
@@ -109,10 +138,13 @@ impl SharedLimit {
             let wanted = target.saturating_sub(purse.held());
             let lane = &view.lanes[first.wrapping_add(step) % view.lanes.len()];
             let permits = wanted.min(lane.burst / PART).min(lane.most(now));
-            if permits == 0 || !lane.is_open(1, now) {
+            // Who comes when is the whole point of a queue, also where the limit has become one since.
+            let can_lease = !lane.share.is_paced() && !matches!(lane.share, Share::Composite(_));
+            if permits == 0 || !can_lease || !lane.is_open(1, now) {
                 continue;
             }
-            match self.ask(entry, lane, Work::Lease(permits), (now, now + self.deadline)).await {
+            let work = Work::Lease { permits, held_for: leasing.held_for(&lane.share) as u32 };
+            match self.ask(entry, lane, work, (now, now + self.deadline)).await {
                 Ok(found) if found.verdict.granted > 0 => self.take_in(entry, purse, leasing, &found),
                 // Another shard may have what this one has not, or does not say.
                 Ok(_) | Err(Miss::Stale | Miss::Failed(_)) => {}
@@ -154,6 +186,8 @@ impl SharedLimit {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
+                // Whoever shuts the limiter down gives everything back himself.
+                () = self.engine.is_over() => return,
                 () = leasing.is_low.notified() => {
                     // One list for the other: neither is made anew.
                     std::mem::swap(&mut low, &mut lock(&leasing.keys).low);
@@ -173,7 +207,7 @@ impl SharedLimit {
                 leased.swept = !(leased.entries.is_empty() && leased.low.is_empty());
                 !leased.swept
             };
-            entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.rest(entry));
+            entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.let_go(entry));
             if ended {
                 return;
             }
@@ -189,15 +223,15 @@ impl SharedLimit {
         // As long as something is on its way back it stays listed.
         let is_empty = back.is_empty();
         self.hand_back(entry, back);
-        quiet && is_empty && purse.is_out()
+        quiet && is_empty && purse.is_out() && !entry.is_returning()
     }
 
     fn hand_back(self: &Arc<Self>, entry: &Arc<Entry>, leases: Vec<Lease>) {
-        let view = entry.view();
+        let (Some(leasing), view) = (&self.leasing, entry.view()) else { return };
         for Lease { charge, .. } in leases {
             if let Some(lane) = lane_of(&view, &charge) {
                 entry.open(lane);
-                self.give_back(entry, lane, charge.refund(charge.permits));
+                self.give_back(entry, lane, leasing.unspent(lane, &charge));
             }
         }
     }
@@ -218,7 +252,7 @@ impl SharedLimit {
             let view = entry.view();
             for Lease { charge, .. } in purse.take_back(None) {
                 if let Some(lane) = lane_of(&view, &charge) {
-                    let refund = Box::new(charge.refund(charge.permits));
+                    let refund = Box::new(leasing.unspent(lane, &charge));
                     returned.push(self.put(entry, lane, Work::Refund(refund)));
                 }
             }
@@ -231,8 +265,9 @@ impl SharedLimit {
             // What was charged to a grant that is no more is void.
             all &= matches!(refund.await, Ok(_) | Err(Miss::Stale));
         }
-        // What could not be sent waits for a round that may never come.
-        all && !views.iter().flat_map(|view| &view.lanes).any(|lane| lane.has_kept())
+        // What could not be sent waits for a round that may never come; and some may have been lost before this.
+        let keeps = views.iter().flat_map(|view| &view.lanes).any(|lane| lane.has_kept());
+        self.losses.news() == 0 && all && !keeps
     }
 }
 

@@ -4,12 +4,12 @@ use crate::clock::Micros;
 
 /// Permits that the shard granted, by the clock of this process, in the present span and in the one before. Small, for an idle key
 /// keeps it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meter {
     /// The number of the span.
-    number: u32,
-    present: u32,
-    before: u32,
+    pub number: u32,
+    pub present: u32,
+    pub before: u32,
 }
 
 impl Meter {
@@ -26,6 +26,18 @@ impl Meter {
             1 => (self.number, self.before, self.present) = (number, self.present, 0),
             _ => (self.number, self.before, self.present) = (number, 0, 0),
         }
+    }
+
+    /// The same at this moment, by spans of another length if they are; nothing if all of it is long past.
+    pub(super) fn by(mut self, span: Micros, other: Micros, now: Micros) -> Self {
+        self.turn(span, now);
+        if span != other {
+            // As many as come to the same rate.
+            let rate = self.rate(span, now);
+            self = Self::default();
+            self.add((rate * (other + now % other) as f64 / 1e6) as u64, other, now);
+        }
+        if self.present == 0 && self.before == 0 { Self::default() } else { self }
     }
 
     /// Permits a second.

@@ -5,13 +5,14 @@
 //! * `settle`: what a call did cost in the end. `look`: what concerns all shards of a key at once.
 //! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
-//! * `keys`, `entry`: the keys that this process knows, each with a `view` of its plan and the `lane`s to its shards.
+//! * `keys`, `tracked`: the keys that this process knows. `entry`: one that is in use, with a `view` of its plan and the `lane`s to its
+//!   shards. `planned`: what is kept of a plan while nobody uses it.
 //! * `lane`, `queue`, `round`, `seat`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
 //! * `health`, `fallback`, `local`, `meter`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
-//!   them when it is back.
+//!   them when it is back. `losses`: what came to nothing.
 //! * `purse`, `lease`: permits taken ahead.
 //! * `tally`: how far the limit was exceeded, as all processes together see it.
 //! * `defined`: what the limit is. `escrow`, `moves`: how a key's shares come to lie where they should.
@@ -38,9 +39,11 @@ mod lane;
 mod lease;
 mod local;
 mod look;
+mod losses;
 mod meter;
 mod moves;
 mod plan_view;
+mod planned;
 mod purse;
 mod queue;
 #[cfg(races)]
@@ -53,6 +56,7 @@ mod settle;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod turn;
 mod view;
 mod waits;
@@ -63,12 +67,14 @@ use std::pin::pin;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use crate::clock::{Clock, Micros};
 use crate::flow::shadow::Shadow;
 use crate::kernel::Refund;
 use crate::leases::Leases;
 use crate::limit::Algorithm;
-use crate::observe;
+use crate::observe::{self, Sample};
 use crate::plan::{Definition, Shards};
 use crate::policy::{Failures, PolicyCell};
 use crate::selector::Selector;
@@ -81,14 +87,17 @@ use defined::Defined;
 use job::Work;
 use keys::Keys;
 use lease::Leasing;
+use losses::Losses;
 use queue::{Drive, Load, Sending, Start};
 use seat::Seat;
 use tally::Tallies;
 
+pub(crate) use call::Acquiring;
 pub(crate) use crowd::{Crowd, MOST_ROUNDS};
 pub(crate) use defined::moment;
 pub(crate) use entry::Entry;
 pub(crate) use lane::Lane;
+pub(crate) use losses::Lost;
 
 /// Calls that no shard decided, or not in time.
 #[derive(Default)]
@@ -103,11 +112,12 @@ pub(crate) struct FailureCounts {
 }
 
 impl FailureCounts {
-    pub(crate) fn read(&self) -> Failures {
+    fn read(&self, losses: &Losses) -> Failures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut failures = Failures::default();
         (failures.allowed, failures.denied) = (read(&self.allowed), read(&self.denied));
         (failures.late, failures.crowded) = (read(&self.late), read(&self.crowded));
+        (failures.unreturned, failures.uncharged) = (read(&losses.unreturned), read(&losses.uncharged));
         failures
     }
 }
@@ -141,6 +151,8 @@ pub(crate) struct Shared {
     pub shadow: bool,
     /// How many split keys of a limit have their overshoot watched.
     pub watched: usize,
+    /// Of which allowed calls is told.
+    pub sample: Sample,
 }
 
 /// A named limit on a shared store.
@@ -161,7 +173,8 @@ pub(crate) struct SharedLimit {
     policy: PolicyCell,
     policy_of_all: Arc<PolicyCell>,
     gateways: u32,
-    pub failures: FailureCounts,
+    failures: FailureCounts,
+    losses: Losses,
     pub shadow: Shadow,
     tallies: Arc<Tallies>,
     ceiling: Micros,
@@ -172,6 +185,8 @@ pub(crate) struct SharedLimit {
     debts: Debts,
     /// Of a leased limit.
     leasing: Option<Leasing>,
+    /// Of which allowed calls is told.
+    sample: Sample,
     /// When a denial was last told of, by this process's clock.
     told: AtomicU64,
     /// When somebody last looked whether another limit was set for all keys.
@@ -208,6 +223,7 @@ impl SharedLimit {
             policy_of_all: policy,
             gateways,
             failures: FailureCounts::default(),
+            losses: Losses::default(),
             shadow: Shadow::new(shared.shadow),
             tallies: Arc::new(Tallies::new(shared.watched)),
             ceiling: shared.ceiling.as_micros() as Micros,
@@ -219,10 +235,15 @@ impl SharedLimit {
             leasing: leases
                 .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))
                 .map(Leasing::new),
+            sample: shared.sample,
             told: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             split: AtomicUsize::new(0),
         }
+    }
+
+    pub(crate) fn failures(&self) -> Failures {
+        self.failures.read(&self.losses)
     }
 
     /// Tells of a denial, once in a while.
@@ -311,13 +332,10 @@ impl SharedLimit {
                 self.failures.crowded.fetch_add(1, Ordering::Relaxed);
             }
             Start::Gather => self.spawn(self.drive(entry, lane, None)),
-            Start::Send(load) => {
-                let drive = self.drive(entry, lane, Some(load));
-                if self.engine.is_here() {
-                    return (seat, Put::Alone(drive));
-                }
-                self.spawn(drive);
+            Start::Send(load) if self.engine.is_here() => {
+                return (seat, Put::Alone(self.drive_alone(entry, lane, load)));
             }
+            Start::Send(load) => self.spawn(self.drive(entry, lane, Some(load))),
             Start::Spawn(drive, waker) => {
                 self.spawn(drive);
                 waker.wake();
@@ -337,6 +355,13 @@ impl SharedLimit {
     fn drive(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) -> Drive {
         let sending = Sending::new(Arc::clone(lane), load.as_ref());
         Box::pin(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load))
+    }
+
+    /// The same by a caller, who is no task: what ends those has to end him.
+    fn drive_alone(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Load) -> Drive {
+        let sending = Sending::new(Arc::clone(lane), Some(&load));
+        let drive = drive::drive(Arc::clone(self), Arc::clone(entry), sending, Some(load));
+        Box::pin(self.engine.until_the_end(drive).map(drop))
     }
 
     /// If it can't be spawned it is dropped, and that answers everybody.

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use tokio::task::JoinSet;
+use futures_util::future::join_all;
+
 use tracing::Instrument;
 
 use super::SharedLimit;
@@ -147,13 +148,12 @@ struct Heard {
 
 /// Installs what is pending and closes what is recalled, all at once.
 async fn ask(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, view: &View, grants: &[usize], heard: &mut Heard) {
-    let mut tasks = JoinSet::new();
     let ttl = entry.lives(&view.ledger, limit.timeout).1;
-    for grant in grants.iter().map(|index| view.ledger.grants[*index].clone()) {
-        let (limit, entry) = (Arc::clone(limit), Arc::clone(entry));
-        tasks.spawn(async move { (grant.id, ask_one(&limit, &entry, &grant, ttl).await) });
-    }
-    for (id, report) in tasks.join_all().await {
+    let asked = grants
+        .iter()
+        .map(|index| &view.ledger.grants[*index])
+        .map(|grant| async move { (grant.id, ask_one(limit, entry, grant, ttl).await) });
+    for (id, report) in join_all(asked).await {
         let report = report.unwrap_or_else(|fault| {
             heard.fault = Some(fault);
             Report::Unreachable
@@ -216,14 +216,7 @@ async fn fresh(limit: &SharedLimit, entry: &Entry, view: &View, write: &Write, h
 }
 
 async fn clocks(limit: &SharedLimit, slots: &[Slot]) -> Vec<Result<Micros, Fault>> {
-    let mut tasks = JoinSet::new();
-    for (index, slot) in slots.iter().copied().enumerate() {
-        let transport = limit.engine.transport.clone();
-        tasks.spawn(async move { (index, transport.time_at(slot).await) });
-    }
-    let mut times = tasks.join_all().await;
-    times.sort_unstable_by_key(|(index, _)| *index);
-    times.into_iter().map(|(_, time)| time).collect()
+    join_all(slots.iter().map(|slot| limit.engine.transport.time_at(*slot))).await
 }
 
 /// Replaces home's ledger if it is still the expected one, or makes home if there is none and none is expected. Whatever is

@@ -18,7 +18,9 @@ impl SharedLimit {
         let (done, settled) = tokio::sync::oneshot::channel();
         // On the limiter's runtime, because it has timers.
         self.engine.spawn(async move {
-            let _ = done.send(moves::settle(&limit, &key, None, None).await);
+            let settled = moves::settle(&limit, &key, None, None).await;
+            limit.let_go(key);
+            let _ = done.send(settled);
         })?;
         match settled.await {
             Ok(settled) => settled.map_err(crate::store::cluster::Fault::into_error),

@@ -136,6 +136,11 @@ impl Purse {
         self.missed.fetch_add(permits, Ordering::Relaxed);
     }
 
+    /// Nobody has looked for permits here.
+    pub(super) fn is_new(&self) -> bool {
+        self.missed.load(Ordering::Relaxed) == 0
+    }
+
     /// Adds what a shard has granted.
     pub(super) fn add(&self, lease: Lease) {
         self.reserve.put(lease);
@@ -178,8 +183,9 @@ impl Purse {
         self.all().flat_map(|stripe| stripe.take_back(now)).collect()
     }
 
+    /// The reserve first: a slice goes from there to a stripe, and who looks through all of them must not look there before it comes.
     fn all(&self) -> impl Iterator<Item = &Stripe> {
-        self.stripes.iter().chain([&self.reserve]).map(|stripe| &**stripe)
+        [&self.reserve].into_iter().chain(&self.stripes).map(|stripe| &**stripe)
     }
 }
 
@@ -220,10 +226,10 @@ impl Stripe {
         if lease.charge.permits == 0 {
             inside.leases.swap_remove(index);
         }
-        self.left.store(self.left() - taken, Ordering::Relaxed);
         if taken > permits {
             rest(Lease { charge: Charge { permits: taken - permits, ..charge }, until });
         }
+        self.left.store(self.left() - taken, Ordering::Relaxed);
         Some(Charge { permits, ..charge })
     }
 

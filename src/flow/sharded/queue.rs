@@ -28,8 +28,12 @@ pub(super) struct Queue {
     pub refunds: Vec<Refund>,
     /// Those that could not be sent: they go along with the next round, and none is sent for their sake.
     pub kept: Vec<Refund>,
-    /// A round is on its way.
+    /// A round is on its way,
     pub busy: bool,
+    /// and so many permits go back with it that nobody waits for.
+    pub returning: u64,
+    /// Permits that went back, and nobody knows whether they arrived: whoever sent them is gone.
+    pub lost: u64,
     /// What sends, while the only one who waits for it does so himself.
     pub alone: Option<Alone>,
     pub ahead: Ahead,
@@ -87,10 +91,17 @@ impl Queue {
             return None;
         }
         self.busy = true;
-        self.refunds.append(&mut self.kept);
-        let refunds = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
+        let mut refunds: Vec<_> = self.refunds.drain(..self.refunds.len().min(MOST_ASKS)).collect();
+        // Not all at once: what is left of them must not look like something to send.
+        refunds.extend(self.kept.drain(..self.kept.len().min(MOST_ASKS - refunds.len())));
+        self.returning = sum(&refunds);
         Some(Load { round: self.rounds.pop_front().unwrap_or_else(|| Round::new(lane)), refunds })
     }
+}
+
+/// Permits that these give back.
+pub(super) fn sum<'a>(refunds: impl IntoIterator<Item = &'a Refund>) -> u64 {
+    refunds.into_iter().map(|refund| refund.permits).sum()
 }
 
 /// The right to send for a lane, one round after the other. However it ends, the lane is free again and nobody is
@@ -111,7 +122,7 @@ impl Sending {
     /// The next load, or the end.
     pub(super) fn next(&mut self) -> Option<Load> {
         let queue = &mut *lock(&self.lane.queue);
-        queue.busy = false;
+        (queue.busy, queue.returning) = (false, 0);
         let load = queue.take(&self.lane);
         self.round = load.as_ref().map(|load| Arc::clone(&load.round));
         self.ended = load.is_none();
@@ -128,6 +139,8 @@ impl Drop for Sending {
         let left = {
             let queue = &mut *lock(&self.lane.queue);
             queue.busy = false;
+            queue.lost += std::mem::take(&mut queue.returning);
+            queue.lost += queue.rounds.iter().chain(&self.round).map(|round| round.returning()).sum::<u64>();
             queue.ahead = Ahead::default();
             self.lane.ahead.store(0, Ordering::Relaxed);
             self.lane.waiting.store(0, Ordering::Relaxed);

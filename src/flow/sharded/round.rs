@@ -13,7 +13,7 @@ use super::seat::Seat;
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
 use crate::error::{Error, ErrorKind};
-use crate::kernel::{Ask, Header, Refund, Verdict};
+use crate::kernel::{Ask, Header, Refund, UNSPENT, Verdict};
 use crate::limit::Share;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Arc, Mutex, OnceLock, lock};
@@ -74,7 +74,7 @@ impl Seats {
 /// Where a call finds its verdict.
 #[derive(Clone, Copy)]
 enum Place {
-    /// In this one of the asks, behind so many others.
+    /// In this one of the asks, or the [`LAST`], behind so many others.
     Ask { ask: u32, ahead: u64, count: u64 },
     /// It asked for nothing: the header says it all.
     Header,
@@ -83,6 +83,9 @@ enum Place {
     /// Its deadline passed before the round was sent, or before the answer came; then what it was granted went back.
     Late,
 }
+
+/// Leases are one ask behind all others: they are for calls that are yet to come.
+const LAST: u32 = u32::MAX;
 
 struct Answered {
     places: Vec<Place>,
@@ -108,6 +111,9 @@ pub(super) struct Decided {
 pub(super) struct Sealed {
     places: Vec<Place>,
     pub asks: Vec<Ask>,
+    /// Permits that leases ask for together, and for how long a shard keeps room for them.
+    leased: u64,
+    pub held_for: Micros,
     pub refunds: Vec<Refund>,
     pub debt: u64,
     pub reset: bool,
@@ -158,6 +164,9 @@ impl Round {
             let place = if is_off { Place::Late } else { sealed.add(&seat.work) };
             sealed.places.push(place);
         }
+        if sealed.leased > 0 {
+            sealed.asks.push(Ask { permits: 1, count: sealed.leased });
+        }
         sealed
     }
 
@@ -171,6 +180,12 @@ impl Round {
         let seats = lock(&self.seats);
         let waits = |seat: &Taken| seat.caller == Caller::Waits && matches!(seat.work, Work::Ask(_));
         seats.taken.iter().any(|seat| waits(seat) && seats.due(seat) > now)
+    }
+
+    /// Permits that its calls give back, as long as it has no answer.
+    pub(super) fn returning(&self) -> u64 {
+        let back = |seat: &Taken| if let Work::Refund(refund) = &seat.work { refund.permits } else { 0 };
+        lock(&self.seats).taken.iter().map(back).sum()
     }
 
     /// When its first seat was taken.
@@ -200,8 +215,8 @@ impl Round {
         }
     }
 
-    /// Answers everybody. What comes back are permits that nobody waits for, each with the outcome it came by.
-    pub(super) fn answer(self: &Arc<Self>, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<(u64, Outcome)> {
+    /// Answers everybody. What comes back are permits that nobody waits for.
+    pub(super) fn answer(self: &Arc<Self>, sealed: Sealed, result: Result<Decided, Miss>) -> Vec<Refund> {
         let mut answered = Answered { places: sealed.places, asks: sealed.asks, result };
         let mut surplus = Vec::new();
         let seats = {
@@ -213,7 +228,7 @@ impl Round {
                 if let (Some(ask), Ok(verdict)) = (seat.work.ask(), answered.verdict(&self.lane, index))
                     && verdict.granted > 0
                 {
-                    surplus.push((ask.permits * verdict.granted, Outcome { round: Arc::clone(self), verdict }));
+                    surplus.push((ask.permits * verdict.granted, verdict, seat.work.is_held()));
                 }
                 // It may not have been polled since, and must not find what went back.
                 if let (Caller::Late, true, Some(place)) =
@@ -227,7 +242,11 @@ impl Round {
             std::mem::take(&mut seats.taken)
         };
         wake(seats.into_iter().filter_map(|seat| seat.waker));
-        surplus
+        let back = |(permits, verdict, is_held)| {
+            let refund = Outcome { round: Arc::clone(self), verdict }.refund(permits);
+            if is_held { Refund { line: UNSPENT, ..refund } } else { refund }
+        };
+        surplus.into_iter().map(back).collect()
     }
 
     /// What the shard said to all of it.
@@ -257,7 +276,8 @@ impl Answered {
         let place = places.get(index).copied().unwrap_or(Place::Header);
         match (place, result) {
             (Place::Ask { ask, ahead, count }, Ok(decided)) => {
-                let (permits, all) = (asks[ask as usize].permits, decided.verdicts[ask as usize]);
+                let ask = if ask == LAST { asks.len() - 1 } else { ask as usize };
+                let (permits, all) = (asks[ask].permits, decided.verdicts[ask]);
                 let granted = all.granted.saturating_sub(ahead).min(count);
                 // Only a queue has one.
                 let ahead = if decided.share.is_paced() { ahead as i64 * permits as i64 } else { 0 };
@@ -318,7 +338,13 @@ impl Sealed {
     fn add(&mut self, work: &Work) -> Place {
         self.wanted = true;
         match work {
-            Work::Ask(_) | Work::Lease(_) | Work::Look => {}
+            Work::Ask(_) | Work::Look => {}
+            Work::Lease { permits, held_for } => {
+                let ahead = self.leased;
+                self.leased += permits;
+                self.held_for = self.held_for.max(Micros::from(*held_for));
+                return Place::Ask { ask: LAST, ahead, count: *permits };
+            }
             Work::Make => self.make = true,
             Work::Reset => self.reset = true,
             Work::Debt(permits) => self.debt = self.debt.saturating_add(*permits),

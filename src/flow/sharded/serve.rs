@@ -88,14 +88,16 @@ impl SharedLimit {
         }
         let turn = Turn::new(self, entry, allowed);
         let mut alarm = None;
-        poll_fn(|context| {
+        let comes = poll_fn(|context| {
             if self.clock.now() >= due {
                 return Poll::Ready(());
             }
             alarm = Some(self.clock.wake_at(due, context.waker()));
             Poll::Pending
-        })
-        .await;
+        });
+        if self.engine.until_the_end(comes).await.is_none() {
+            return Err(Miss::Ended { sent: true }.into_error());
+        }
         let allowed = turn.take().expect("nobody else takes it");
         Ok(Decision::Allowed(allowed.waited()))
     }

@@ -37,6 +37,17 @@ impl Turns {
         Self { turn: AtomicU64::new(rand::random()), since: AtomicU64::new(DRY) }
     }
 
+    /// From a random start in this place of a round of so many.
+    pub(super) fn at(place: u64, lanes: usize) -> Self {
+        let rounds = u64::from(rand::random::<u32>()) * lanes as u64;
+        Self { turn: AtomicU64::new(rounds + place), since: AtomicU64::new(DRY) }
+    }
+
+    /// Where in a round of so many the last turn was.
+    pub(super) fn place(&self, lanes: usize) -> u64 {
+        self.turn.load(Ordering::Relaxed) % lanes as u64
+    }
+
     /// Whoever is next is to ask another lane than the one whose turn this is; unless that was said before.
     pub(super) fn pass(&self, turn: u64, over: Over) {
         if self.turn.load(Ordering::Relaxed) == turn {

@@ -25,6 +25,9 @@ const OUTLIVES: u64 = 10_000;
 /// A limit that was set while it was in use lives on for a day after the key's last use.
 const SET_LIFE: u64 = 86_400_000;
 
+/// What this process had of the shard in a slot.
+type Counted = (Slot, Arc<Counts>);
+
 /// The plan in force, as far as it is known here.
 pub(crate) struct View {
     /// The id of home's ledger.
@@ -39,23 +42,34 @@ pub(crate) struct View {
     /// For how long calls may share a turn.
     pub stay: Micros,
     /// Of each slot that the key ever had a lane to: a share that was lost comes back, and its counts go on.
-    pub counts: Box<[(Slot, Arc<Counts>)]>,
+    pub counts: Box<[Counted]>,
 }
 
 impl View {
-    /// Of a key that nothing is known of yet; it has no lanes.
-    pub(super) fn unknown(id: GrantId, ledger: Ledger, home: Slot, counts: Arc<Counts>) -> Self {
-        let (lanes, counts) = (Box::default(), Box::new([(home, counts)]));
-        Self { id, ledger, since: 0, lanes, least_burst: 0, stay: 0, counts }
+    /// How long until one of the shards that answer could have so many permits; none if there is none that could.
+    pub(super) fn opens_elsewhere_in(&self, permits: u64, now: Micros) -> Option<Micros> {
+        let well = self.lanes.iter().filter(|lane| !lane.is_sick(now) && lane.burst >= permits);
+        // Calls on their way may well be denied.
+        well.filter_map(|lane| lane.ceiling.known().opens_in(&lane.share, permits, 0, now)).min()
     }
 
     /// The next one of a key: lanes to shares that stay as they are go on, and so do all counts.
-    pub(super) fn next(&self, limit: &SharedLimit, (key, home): (&[u8], Slot), id: GrantId, ledger: Ledger) -> Self {
+    pub(super) fn next(&self, limit: &SharedLimit, key: (&[u8], Slot), id: GrantId, ledger: Ledger) -> Self {
+        Self::new(limit, key, id, ledger, (&self.lanes, self.counts.to_vec()))
+    }
+
+    /// Of a key and its home that had these lanes, and these counts.
+    pub(super) fn new(
+        limit: &SharedLimit,
+        (key, home): (&[u8], Slot),
+        id: GrantId,
+        ledger: Ledger,
+        (before, mut counts): (&[Arc<Lane>], Vec<Counted>),
+    ) -> Self {
         let kept = |slot: Slot, id: GrantId| {
-            self.lanes.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
+            before.iter().find(|lane| lane.slot == slot && lane.id == id && !lane.is_home).cloned()
         };
         let (home_life, lent_life) = lives(key, &ledger, limit.timeout);
-        let mut counts = self.counts.to_vec();
         let mut lane = |slot, id, share, parts, is_home, life| {
             let sub_key = sub_key(&limit.prefix, slot, &limit.name, key);
             let counted = counts.iter().find(|(of, _)| *of == slot).map(|(_, counts)| Arc::clone(counts));

@@ -83,7 +83,7 @@ proptest! {
         let asks: Vec<Ask> = asks.iter().map(|&(permits, count)| Ask { permits: permits.min(limit.burst()), count }).collect();
         let refunds: Vec<Refund> = charged.into_iter().rev().take(3).collect();
 
-        let batch = Batch { reset: false, refunds: &refunds, debt, asks: &asks };
+        let batch = Batch { refunds: &refunds, debt, asks: &asks, ..Batch::default() };
         let (header, verdicts) = together.run(now, &batch);
 
         for refund in refunds {

@@ -3,12 +3,15 @@
 //! * `reference`: each decision equals a plain implementation in rationals or over a list of all past events.
 //! * `formula`: admissions never exceed the algorithm's own bound, in any interval.
 //! * `laws`: batches equal single calls, waits are exact, refunds lift nothing above its capacity, debts are held.
+//! * `leased`: what a bucket has and what is held of it is never more than its burst.
 //! * `lend`: what home hands over with a share is what it had, and not more at any later time.
 //! * `oracle`: the scripts in `lua/` decide the same, on a real server.
 //! * `time`: a clock that steps back neither admits more nor locks out.
 
 mod formula;
 mod laws;
+#[cfg(feature = "redis")]
+mod leased;
 #[cfg(feature = "redis")]
 pub(crate) mod oracle;
 mod reference;

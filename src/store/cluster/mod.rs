@@ -1,7 +1,7 @@
 //! The cluster store: scripts on the masters of a Redis Cluster, or on a single server.
 //!
-//! * `settings`: where the servers are. `node`: one server and the connection to it. `dial`: how it is opened. `breaker`: whether
-//!   it is asked at all.
+//! * `settings`: where the servers are. `node`: one server and the connections to it. `link`: one of them. `dial`: how it is opened.
+//!   `breaker`: whether it is asked at all.
 //! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
 //! * `router`: each `request` to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
 //!   sent again.
@@ -14,6 +14,7 @@ mod budget;
 mod dial;
 mod engine;
 mod fault;
+mod link;
 mod node;
 #[cfg(feature = "cluster-async")]
 mod own;
@@ -28,6 +29,9 @@ mod tls;
 mod transport;
 mod view;
 mod watcher;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use engine::Engine;
 pub(crate) use fault::{Address, Fault};

@@ -1,71 +1,55 @@
-//! One server and the connection to it.
+//! One server and the connections to it.
 
-use std::time::Duration;
-
-use arc_swap::ArcSwapOption;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, Value, cmd};
-use tokio::sync::Notify;
+use futures_util::future::join_all;
+use redis::{Cmd, Pipeline, Value, cmd};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
-use super::dial::{Dial, Opened};
+use super::dial::Dial;
 use super::fault::{Address, Fault};
-use super::settings::Settings;
-use crate::observe;
-use crate::retries::Backoff;
+use super::link::{Link, Up, Waiting};
+use super::settings::{Patience, Settings};
 use crate::said::said;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use crate::wire::Script;
-
-/// The longest that opening a connection may take: name, handshake, log-in and scripts.
-const CONNECT: Duration = Duration::from_secs(2);
-/// For how long all requests on a connection may go without an answer in time.
-const SILENCE: Duration = Duration::from_secs(5);
-/// Requests that wait for the connection's task. Beyond it callers wait, so that memory is bounded.
-const QUEUE: usize = 1_024;
+use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 
 pub(crate) struct Node {
     pub address: Address,
-    dial: Dial,
-    link: Arc<ArcSwapOption<Link>>,
-    /// Held by whoever opens a connection: the others wait for it, and take what it got.
-    opening: tokio::sync::Mutex<Attempts>,
-    opened: AtomicU64,
-    /// No connection is to be opened any more.
-    closed: AtomicBool,
-    /// Rung when the connection is lost.
-    lost: Arc<Notify>,
+    pub(super) dial: Dial,
+    /// One or a few, all alike.
+    pub(super) links: Box<[Link]>,
+    /// Whose turn it is, where there are several.
+    turn: AtomicUsize,
+    /// No connection is to be opened any more, and none that is being opened is waited for.
+    pub(super) closed: CancellationToken,
+    /// Rung when a connection is lost.
+    pub(super) lost: Arc<Notify>,
     pub breaker: Breaker,
-    reconnect: Backoff,
-    born: Instant,
-}
-
-/// An open connection. The number tells it from those before and after it.
-struct Link {
-    number: u64,
-    opened: Opened,
-    /// Since when no request had an answer in time, in milliseconds after the node was born; zero: the last one had.
-    silent_since: AtomicU64,
-}
-
-#[derive(Default)]
-struct Attempts {
-    failed: u32,
-    again: Option<Instant>,
-    why: String,
+    pub(super) patience: Patience,
+    pub(super) born: Instant,
 }
 
 impl Node {
-    pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>) -> Self {
-        let (dial, opening) = (settings.info_of(&address), tokio::sync::Mutex::default());
-        let (breaker, reconnect, born) = (Breaker::new(settings.breaker), settings.reconnect, Instant::now());
-        let (link, opened, closed) = (Arc::default(), AtomicU64::new(0), AtomicBool::new(false));
-        Self { address, dial, link, opening, opened, closed, lost, breaker, reconnect, born }
+    pub(crate) fn new(address: Address, settings: &Settings, lost: Arc<Notify>, closed: CancellationToken) -> Self {
+        let patience = settings.patience;
+        Self {
+            dial: settings.info_of(&address),
+            address,
+            links: (0..patience.connections).map(|_| Link::default()).collect(),
+            turn: AtomicUsize::new(0),
+            closed,
+            lost,
+            breaker: Breaker::new(patience.breaker),
+            patience,
+            born: Instant::now(),
+        }
     }
 
+    /// Whether it can be asked without opening a connection first.
     pub(crate) fn is_connected(&self) -> bool {
-        self.link.load().is_some()
+        self.links.iter().any(Link::is_up)
     }
 
     /// What a server said, without the password.
@@ -103,10 +87,10 @@ impl Node {
         asking: bool,
         sent: &crate::sync::atomic::AtomicBool,
     ) -> Result<Value, Fault> {
-        let link = self.connected().await?;
-        let mut connection = link.opened.connection.clone();
+        let up = self.connected().await?;
+        let mut connection = up.opened.connection.clone();
         sent.store(true, Ordering::Relaxed);
-        let waiting = Waiting { node: self, link: &link };
+        let waiting = Waiting { node: self, up: &up };
         let reply = if asking {
             let mut pipeline = Pipeline::with_capacity(2);
             pipeline.cmd("ASKING").add_command(command.clone());
@@ -125,12 +109,12 @@ impl Node {
         sent.store(false, Ordering::Relaxed);
         waiting.answered();
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
-            self.forget(link.number);
+            self.forget(&up);
         }
         let answer = Fault::check(&self.address, reply).map_err(|fault| fault.told(|said| self.hide(said)))?;
         if !matches!(answer, Value::Array(_)) {
             // Not even of the right kind: answers and requests may have come out of step.
-            self.forget(link.number);
+            self.forget(&up);
             return Err(Fault::Unknown(format!("{}: what a script answered is no list", self.address)));
         }
         Ok(answer)
@@ -138,8 +122,8 @@ impl Node {
 
     /// Sends commands that change nothing, as one pipeline; each has a reply of its own.
     pub(in crate::store) async fn ask(self: &Arc<Self>, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
-        let link = self.connected().await?;
-        self.ask_on(&link, commands).await
+        let up = self.any().await?;
+        self.ask_on(&up, commands).await
     }
 
     /// What the node says to CLUSTER SLOTS and CLUSTER INFO.
@@ -149,154 +133,106 @@ impl Node {
             command.arg(what);
             command
         };
-        let link = self.connected().await?;
-        link.opened.expect_large(true);
-        let replies = self.ask_on(&link, &[about("SLOTS"), about("INFO")]).await;
+        let up = self.any().await?;
+        up.opened.expect_large(true);
+        let replies = self.ask_on(&up, &[about("SLOTS"), about("INFO")]).await;
         // Not reached by one who went away: the reply may come yet.
-        link.opened.expect_large(false);
+        up.opened.expect_large(false);
         replies
     }
 
-    /// Opens a connection, if there is none, before a call needs it.
-    pub(super) async fn connect_ahead(self: Arc<Self>) -> Result<(), Fault> {
-        self.connected().await.map(|_| ())
+    /// Opens the connections that are missing before a call needs them. Nobody waits for them, nor for those that are being opened.
+    pub(super) fn connect_ahead(self: &Arc<Self>) {
+        for index in self.missing() {
+            // Also if it is too early: then somebody has to look here again.
+            if let Some(attempts) = self.links[index].free_attempts() {
+                let node = Arc::clone(self);
+                // Told of where it fails.
+                tokio::spawn(async move { node.open(index, attempts).await.map(drop) });
+            }
+        }
     }
 
-    async fn ask_on(&self, link: &Link, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+    /// The same for one who waits until all are open.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), Fault> {
+        let all = join_all(self.missing().map(|index| self.opened(index))).await;
+        all.into_iter().try_for_each(|link| link.map(|_| ()))
+    }
+
+    fn missing(&self) -> impl Iterator<Item = usize> {
+        (0..self.links.len()).filter(|index| !self.links[*index].is_up())
+    }
+
+    async fn ask_on(&self, up: &Up, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let mut pipeline = Pipeline::with_capacity(commands.len());
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let replies = link.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
-        let told = |error| self.hide(&said(&link.opened.explain(error)));
+        let replies = up.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
+        let told = |error| self.hide(&said(&up.opened.explain(error)));
         replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, told(error))))
     }
 
-    /// The connection, opened if there is none. Between failed attempts everybody fails at once.
+    /// The connection for the next request: each has its turn. Nothing relies on one that comes before another on the same one: a
+    /// lane has one round out at a time, and what was given up may run whenever it likes.
+    async fn connected(self: &Arc<Self>) -> Result<Arc<Up>, Fault> {
+        let turn = match &*self.links {
+            [_] => 0,
+            links => self.turn.fetch_add(1, Ordering::Relaxed) % links.len(),
+        };
+        match self.links[turn].up() {
+            Some(up) => Ok(up),
+            None => self.instead_of(turn).await,
+        }
+    }
+
+    /// Another one, if one is open: nobody waits for the one that was lost.
+    async fn instead_of(self: &Arc<Self>, index: usize) -> Result<Arc<Up>, Fault> {
+        let (before, behind) = self.links.split_at(index);
+        let Some(other) = behind.iter().chain(before).find_map(Link::up) else { return self.opened(index).await };
+        if let Some(attempts) = self.links[index].attempts_now() {
+            let node = Arc::clone(self);
+            // Told of where it fails.
+            tokio::spawn(async move { node.open(index, attempts).await.map(drop) });
+        }
+        Ok(other)
+    }
+
+    /// Whichever is open; the first, if none is: who only asks opens no more than one.
+    async fn any(self: &Arc<Self>) -> Result<Arc<Up>, Fault> {
+        match self.links.iter().find_map(Link::up) {
+            Some(up) => Ok(up),
+            None => self.opened(0).await,
+        }
+    }
+
+    /// This connection, opened if it is not open.
     ///
     /// # Cancel safety
-    /// An attempt goes on without the call that began it: it may take longer than a call can wait.
-    async fn connected(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
-        if let Some(link) = self.link.load_full() {
-            return Ok(link);
-        }
-        let node = Arc::clone(self);
+    /// An attempt goes on without the call that began it: it may take longer than a call can wait. Who only waited for another's
+    /// leaves nothing behind.
+    async fn opened(self: &Arc<Self>, index: usize) -> Result<Arc<Up>, Fault> {
+        let (node, (mut say, opened)) = (Arc::clone(self), oneshot::channel());
         let ended = |_| Fault::NotSent("the limiter's runtime has ended".into());
-        tokio::spawn(async move { node.connect().await }).await.map_err(ended)?
+        // A task also while it waits: its turn may come while nobody polls the call, and others wait behind it.
+        tokio::spawn(async move {
+            let attempts = tokio::select! {
+                biased;
+                attempts = node.links[index].attempts() => attempts,
+                () = say.closed() => return,
+            };
+            let _ = say.send(node.open(index, attempts).await);
+        });
+        opened.await.map_err(ended)?
     }
 
-    async fn connect(&self) -> Result<Arc<Link>, Fault> {
-        let mut attempts = self.opening.lock().await;
-        if let Some(link) = self.link.load_full() {
-            return Ok(link);
-        }
-        if attempts.again.is_some_and(|again| Instant::now() < again) {
-            self.lost.notify_one();
-            return Err(Fault::NotSent(format!("{} can't be reached ({})", self.address, attempts.why)));
-        }
-        match tokio::time::timeout(CONNECT, self.open()).await {
-            Ok(Ok(link)) => {
-                *attempts = Attempts::default();
-                let link = Arc::new(link);
-                self.link.store(Some(Arc::clone(&link)));
-                // Whoever closes it says so first, and then takes what he finds: one of the two sees the other.
-                fence(Ordering::SeqCst);
-                if self.closed.load(Ordering::Relaxed) {
-                    self.link.store(None);
-                    return Err(Fault::NotSent("the limiter was shut down".into()));
-                }
-                observe::connected(&self.address);
-                Ok(link)
-            }
-            failed => {
-                let why = match failed {
-                    Ok(Err(error)) if matches!(error.code(), Some("WRONGPASS" | "NOAUTH")) => {
-                        format!("{}; check user and password in the first URL", self.dial.explain(&error))
-                    }
-                    Ok(Err(error)) => self.dial.explain(&error),
-                    _ => format!("no connection within {CONNECT:?}"),
-                };
-                attempts.failed += 1;
-                attempts.again = Some(Instant::now() + self.reconnect.wait(attempts.failed));
-                // It may not be a master any more.
-                self.lost.notify_one();
-                observe::unreachable(&self.address, &why);
-                attempts.why.clone_from(&why);
-                Err(Fault::NotSent(format!("{} can't be reached ({why})", self.address)))
-            }
-        }
-    }
-
-    async fn open(&self) -> redis::RedisResult<Link> {
-        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let (link, lost) = (Arc::downgrade(&self.link), Arc::clone(&self.lost));
-        let on_push = move |push: PushInfo| {
-            if push.kind == PushKind::Disconnection {
-                if let Some(link) = link.upgrade() {
-                    forget(&link, number);
-                }
-                lost.notify_one();
-            }
-            Ok::<(), redis::aio::SendError>(())
-        };
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE)
-            .set_push_sender(on_push);
-        let opened = self.dial.open(config).await?;
-        let mut load = Pipeline::new();
-        for script in Script::ALL {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.source());
-        }
-        // A user who may not load scripts may still run them by EVAL: each reply is its own matter.
-        let loaded = opened.connection.clone().send_packed_commands(&load, 0, Script::ALL.len()).await;
-        loaded.map_err(|error| opened.explain(error))?;
-        Ok(Link { number, opened, silent_since: AtomicU64::new(0) })
-    }
-
-    /// Lets go of the connection, also of one that is being opened: it is closed when what is on its way there has come to its end.
+    /// Lets go of all connections: each is closed when what is on its way there has come to its end, and those that are being
+    /// opened at once.
     pub(in crate::store) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.closed.cancel();
         fence(Ordering::SeqCst);
-        self.link.store(None);
+        self.links.iter().for_each(Link::close);
     }
-
-    fn forget(&self, number: u64) {
-        forget(&self.link, number);
-        self.lost.notify_one();
-    }
-}
-
-/// A request that is out.
-struct Waiting<'a> {
-    node: &'a Node,
-    link: &'a Link,
-}
-
-impl Waiting<'_> {
-    /// Whatever it was, something came.
-    fn answered(self) {
-        self.link.silent_since.store(0, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Waiting<'_> {
-    /// Nobody waits for its answer any more. A connection on which all have been given up for a while is given up too: what comes
-    /// on it may be the answer to another's request.
-    fn drop(&mut self) {
-        let now = self.node.born.elapsed().as_millis() as u64 + 1;
-        match self.link.silent_since.load(Ordering::Relaxed) {
-            0 => self.link.silent_since.store(now, Ordering::Relaxed),
-            since if now.saturating_sub(since) >= SILENCE.as_millis() as u64 => self.node.forget(self.link.number),
-            _ => {}
-        }
-    }
-}
-
-/// Lets go of a connection, unless another one has taken its place.
-fn forget(link: &ArcSwapOption<Link>, number: u64) {
-    link.rcu(|now| now.as_ref().filter(|link| link.number != number).cloned());
 }
 
 /// The reply to TIME, in µs.

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use redis::{Value, cmd};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::budget::Budget;
 use super::fault::{Address, Fault};
@@ -14,6 +15,7 @@ use super::request::Request;
 use super::rest::Rest;
 use super::settings::Settings;
 use super::view::View;
+use crate::breaker::BreakerForce;
 use crate::key::Slot;
 use crate::observe;
 use crate::store::ring::Ring;
@@ -36,6 +38,10 @@ pub(crate) struct Router {
     publishing: Mutex<()>,
     /// Every node spoken to, by address: an ASK may lead to one that owns no slot yet.
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    /// Ends all of them, and those that are made later: a look that is under way may come upon a new master yet.
+    closed: CancellationToken,
+    /// Whose breaker is forced: it stays so when a node goes and comes back.
+    forced: Mutex<HashMap<Address, BreakerForce>>,
     /// Rung by whoever has reason to doubt the topology.
     pub(in crate::store) doubt: Arc<Notify>,
     topology: watch::Sender<Arc<Topology>>,
@@ -55,12 +61,14 @@ impl Router {
     pub(crate) fn new(settings: Settings, ring: Option<Ring>) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         Self {
-            budget: Budget::new(settings.retries),
+            budget: Budget::new(settings.patience.retries),
             settings,
             ring,
             view: ArcSwap::from_pointee(View { topology: Arc::clone(&topology), nodes: Box::default() }),
             publishing: Mutex::default(),
             nodes: Mutex::default(),
+            closed: CancellationToken::new(),
+            forced: Mutex::default(),
             doubt: Arc::default(),
             topology: watch::Sender::new(topology),
             rest: Rest::new(),
@@ -98,7 +106,7 @@ impl Router {
     pub(crate) async fn run(self: &Arc<Self>, request: &Request<'_>) -> Result<Value, Fault> {
         // Why it waits.
         let waits_for = Mutex::default();
-        let timeout = self.settings.timeout;
+        let timeout = self.settings.patience.timeout;
         match timeout_at(Instant::now() + timeout, self.follow(request, &waits_for)).await {
             Ok(reply) => reply,
             Err(_) if request.sent.load(Ordering::Relaxed) => {
@@ -207,8 +215,8 @@ impl Router {
             let replies = self.node_of(slot)?.ask(&[cmd("TIME")]).await?;
             clock_of(replies.into_iter().next().unwrap_or(Value::Nil))
         };
-        let late = |_| Fault::NotSent(format!("no TIME within {:?}", self.settings.timeout));
-        tokio::time::timeout(self.settings.timeout, ask).await.map_err(late)?
+        let late = |_| Fault::NotSent(format!("no TIME within {:?}", self.settings.patience.timeout));
+        tokio::time::timeout(self.settings.patience.timeout, ask).await.map_err(late)?
     }
 
     /// Runs a script on this very node.
@@ -267,9 +275,38 @@ impl Router {
         if let Some(node) = nodes.get(address) {
             return Arc::clone(node);
         }
-        let node = Arc::new(Node::new(address.clone(), &self.settings, Arc::clone(&self.doubt)));
+        let node = Arc::new(self.new_node(address, &self.settings));
+        if let Some(force) = lock(&self.forced).get(address) {
+            node.breaker.force(*force);
+        }
         nodes.insert(address.clone(), Arc::clone(&node));
         node
+    }
+
+    /// One that ends with all others.
+    pub(in crate::store) fn new_node(&self, address: &Address, settings: &Settings) -> Node {
+        Node::new(address.clone(), settings, Arc::clone(&self.doubt), self.closed.child_token())
+    }
+
+    /// Forces the breaker of a master that is known, or of one whose breaker was forced while it was. `false`: there is none.
+    pub(super) fn force_breaker(&self, master: &str, force: BreakerForce) -> bool {
+        let is_it = |address: &&Address| address.to_string() == master;
+        // Whoever makes a node meanwhile sees what is forced, or is seen here.
+        let nodes = lock(&self.nodes);
+        let forced = &mut *lock(&self.forced);
+        let view = self.view.load();
+        let Some(address) = view.nodes.iter().map(|node| &node.address).chain(forced.keys()).find(is_it).cloned()
+        else {
+            return false;
+        };
+        for node in nodes.get(&address).into_iter().chain(view.nodes.iter().filter(|node| node.address == address)) {
+            node.breaker.force(force);
+        }
+        match force {
+            BreakerForce::Off => forced.remove(&address),
+            BreakerForce::Open | BreakerForce::Closed => forced.insert(address, force),
+        };
+        true
     }
 
     /// Opens a connection to every master that has none.
@@ -279,13 +316,14 @@ impl Router {
             return Err(Fault::NotSent(why.unwrap_or_else(|| "no master is known".into())));
         }
         for node in self.nodes() {
-            node.connect_ahead().await?;
+            node.connect().await?;
         }
         Ok(())
     }
 
-    /// Lets go of all connections.
+    /// Lets go of all connections, and opens no more.
     pub(super) fn close(&self) {
+        self.closed.cancel();
         lock(&self.nodes).values().for_each(|node| node.close());
         self.nodes().iter().for_each(|node| node.close());
         self.ring.iter().for_each(Ring::close);
@@ -375,8 +413,9 @@ impl Router {
 }
 
 impl Drop for Router {
-    /// The watcher waits for this bell, and finds that there is nothing left to watch for.
+    /// The watcher waits for this bell, and finds that there is nothing left to watch for. Nobody else ends what is being opened.
     fn drop(&mut self) {
+        self.close();
         self.doubt.notify_one();
     }
 }

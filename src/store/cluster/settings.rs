@@ -21,6 +21,16 @@ pub(crate) struct Settings {
     redis: RedisConnectionInfo,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
+    pub patience: Patience,
+}
+
+/// How to deal with servers: how many connections each has, and how long to wait for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// At least 1.
+    pub connections: usize,
+    /// The longest that opening a connection may take: name, handshake, log-in and scripts.
+    pub connect_timeout: Duration,
     /// The longest that a request may take, from the moment it is sent.
     pub timeout: Duration,
     pub breaker: BreakerSettings,
@@ -29,13 +39,22 @@ pub(crate) struct Settings {
     pub reconnect: Backoff,
 }
 
-/// How to deal with servers that do not answer.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Patience {
-    pub timeout: Duration,
-    pub breaker: BreakerSettings,
-    pub retries: Retries,
-    pub reconnect: Backoff,
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            // A master runs some 20,000 scripts a second; a connection carries many times that.
+            connections: 1,
+            // A name, a handshake and a log-in take some round trips; a lost packet makes it a second more. Whoever has not
+            // answered by then hangs.
+            connect_timeout: Duration::from_secs(2),
+            // A failover takes seconds; what takes less is a stall, and its answers are worth having: what they granted to
+            // calls that are over goes back.
+            timeout: Duration::from_millis(500),
+            breaker: BreakerSettings::default(),
+            retries: Retries::default(),
+            reconnect: Backoff::default(),
+        }
+    }
 }
 
 /// What a URL says.
@@ -49,7 +68,7 @@ impl Settings {
     /// Reads URLs such as `redis://user:password@host:6379`, or just `host:6379`.
     pub(crate) fn new(
         urls: &[String],
-        Patience { timeout, breaker, retries, reconnect }: Patience,
+        patience: Patience,
         #[cfg(feature = "tls")] certificates: &tls::Certificates,
     ) -> Result<Self, Error> {
         let mut seeds = Vec::with_capacity(urls.len());
@@ -72,7 +91,10 @@ impl Settings {
         }
         #[cfg(not(feature = "tls"))]
         if wants_tls {
-            return Err(bad(&urls[0], "wants TLS: build shardlimit with its feature `tls`"));
+            return Err(bad(
+                &urls[0],
+                "wants TLS, and this program is built without it: it needs shardlimit with its feature `tls`",
+            ));
         }
         Ok(Self {
             seeds,
@@ -80,10 +102,7 @@ impl Settings {
             redis: redis.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name(),
             #[cfg(feature = "tls")]
             tls: if wants_tls { Some(Tls::new(certificates)?) } else { None },
-            timeout,
-            breaker,
-            retries,
-            reconnect,
+            patience,
         })
     }
 
@@ -104,7 +123,7 @@ impl Settings {
             redis: self.redis.clone(),
             #[cfg(feature = "tls")]
             tls: self.tls.clone(),
-            patience: (4 * self.timeout).max(Duration::from_secs(5)),
+            patience: (4 * self.patience.timeout).max(Duration::from_secs(5)),
         }
     }
 }
@@ -162,7 +181,10 @@ pub(crate) fn without_secret(url: &str) -> String {
 /// The log-in holds secrets.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("seeds", &self.seeds).field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("seeds", &self.seeds)
+            .field("timeout", &self.patience.timeout)
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,7 +195,7 @@ mod tests {
     fn settings(urls: &[&str]) -> Result<Settings, Error> {
         Settings::new(
             &urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            Patience { timeout: Duration::from_secs(1), ..Patience::default() },
+            Patience::default(),
             #[cfg(feature = "tls")]
             &tls::Certificates::default(),
         )

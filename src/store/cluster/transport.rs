@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::watch;
 
+use super::engine::end_of;
 #[cfg(feature = "cluster-async")]
 use super::own::OwnConnection;
 use super::request::Request;
@@ -61,10 +62,7 @@ impl Transport {
     /// Opens or closes one by hand. `false`: there is no such master.
     pub(crate) fn force_breaker(&self, master: &str, force: BreakerForce) -> bool {
         match self {
-            Self::Direct(router) => {
-                let node = router.nodes().into_iter().find(|node| node.address.to_string() == master);
-                node.inspect(|node| node.breaker.force(force)).is_some()
-            }
+            Self::Direct(router) => router.force_breaker(master, force),
             #[cfg(feature = "cluster-async")]
             Self::Own(_) => false,
         }
@@ -173,7 +171,7 @@ impl Transport {
     /// # Cancel safety
     /// Connections that were begun are opened.
     pub(crate) async fn ready(&self, within: Duration) -> Result<(), Fault> {
-        let until = tokio::time::Instant::now() + within;
+        let until = end_of(within);
         let mut why = None;
         let all = async {
             match self {

@@ -86,9 +86,6 @@ async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
 /// Opens connections and loads scripts before the first call needs them.
 pub(in crate::store) fn connect_ahead(router: &Router) {
     for node in router.nodes() {
-        if !node.is_connected() {
-            // Told of where it fails.
-            tokio::spawn(node.connect_ahead());
-        }
+        node.connect_ahead();
     }
 }

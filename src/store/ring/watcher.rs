@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::cmd;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
@@ -124,16 +124,13 @@ pub(super) async fn ask_all(
     members: Vec<Member>,
     say: Say,
 ) -> HashMap<Box<str>, Result<Heard, String>> {
-    let mut tasks = JoinSet::new();
-    for member in members {
-        let (router, say) = (Arc::clone(router), say.clone());
-        tasks.spawn(async move {
-            let asked = timeout(PATIENCE, ask(&router, &member, &say)).await;
-            let late = |_| format!("{member} did not answer within {PATIENCE:?}");
-            (member.name.clone(), asked.map_err(late).flatten())
-        });
-    }
-    tasks.join_all().await.into_iter().collect()
+    let say = &say;
+    let asked = members.into_iter().map(|member| async move {
+        let asked = timeout(PATIENCE, ask(router, &member, say)).await;
+        let late = |_| format!("{member} did not answer within {PATIENCE:?}");
+        (member.name.clone(), asked.map_err(late).flatten())
+    });
+    join_all(asked).await.into_iter().collect()
 }
 
 async fn ask(router: &Arc<Router>, member: &Member, say: &Say) -> Result<Heard, String> {
@@ -180,17 +177,13 @@ async fn find(router: &Arc<Router>, ring: &Ring, member: &Member) -> Result<Addr
         Place::Server(address) => return Ok(address.clone()),
         Place::Sentinels(sentinels) => sentinels,
     };
-    let mut asked = JoinSet::new();
-    for address in sentinels {
-        let (sentinel, name) = (ring.sentinel_at(router, address), member.name.clone());
-        asked.spawn(async move {
-            let late = |_| format!("Sentinel {} did not answer", sentinel.address);
-            timeout(PATIENCE / 2, master_by(&sentinel, &name)).await.map_err(late).flatten()
-        });
-    }
+    let asked = sentinels.iter().map(|address| ring.sentinel_at(router, address)).map(|sentinel| async move {
+        let late = |_| format!("Sentinel {} did not answer", sentinel.address);
+        timeout(PATIENCE / 2, master_by(&sentinel, &member.name)).await.map_err(late).flatten()
+    });
     let mut failure = String::from("no Sentinel is named");
     let mut answers = Vec::new();
-    for answer in asked.join_all().await {
+    for answer in join_all(asked).await {
         match answer {
             Ok(answer) => answers.push(answer),
             Err(why) => failure = why,
@@ -236,7 +229,7 @@ fn unknown(sentinel: &Node, name: &str) -> String {
 impl Ring {
     fn sentinel_at(&self, router: &Router, address: &Address) -> Arc<Node> {
         let sentinels = &mut *lock(&self.sentinels);
-        let new = || Arc::new(Node::new(address.clone(), &self.anonymous, Arc::clone(&router.doubt)));
+        let new = || Arc::new(router.new_node(address, &self.anonymous));
         Arc::clone(sentinels.entry(address.clone()).or_insert_with(new))
     }
 

@@ -31,7 +31,7 @@ fn any_definition() -> impl Strategy<Value = Definition> {
 }
 
 /// Any ledger with some of its shares lent, some of them pending and some recalled.
-fn any_ledger() -> impl Strategy<Value = Ledger> {
+pub(crate) fn any_ledger() -> impl Strategy<Value = Ledger> {
     let grants = prop::collection::vec((any::<bool>(), 0u8..4, 0u64..1 << 53, any::<u64>(), 0u64..1 << 53), 0..8);
     let next = prop::option::weighted(0.2, any_definition());
     (any_definition(), next, grants, 0u16..16_000).prop_map(|(definition, next, grants, slot)| {

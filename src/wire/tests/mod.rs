@@ -1,4 +1,4 @@
 //! What is written is read back, and nothing else is read.
 
-mod ledger;
+pub(crate) mod ledger;
 mod replies;

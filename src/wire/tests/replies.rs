@@ -130,7 +130,7 @@ proptest! {
 fn arguments_are_in_the_order_of_the_contract() {
     let refunds = [Refund { permits: 3, at: 4, line: -5 }];
     let asks = [Ask { permits: 6, count: 7 }, Ask { permits: 8, count: 9 }];
-    let batch = Batch { reset: false, refunds: &refunds, debt: 2, asks: &asks };
+    let batch = Batch { refunds: &refunds, debt: 2, asks: &asks, ..Batch::default() };
     for (touch, reset, code) in [(false, false, "0"), (false, true, "1"), (true, true, "1"), (true, false, "2")] {
         let mut cmd = redis::Cmd::new();
         Run { id: ID, home: b"home", least_ttl: 1, touch, batch: Batch { reset, ..batch } }.write(&mut cmd);

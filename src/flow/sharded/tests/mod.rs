@@ -1,9 +1,11 @@
 //! Parts of a shared store's calls by themselves, where nothing but their callers' timing is at stake.
 //!
+//! * `planned`: what is packed goes on where it was.
 //! * `purse`: what was added is spent, held or taken back, once each.
 //! * `round`: what calls find in the one answer that they share.
 //! * `waits`: who waits is served in the order of arrival.
 
+mod planned;
 mod purse;
 mod round;
 mod waits;

@@ -8,12 +8,13 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::lane::Lane;
+use super::super::queue::{Sending, Start};
 use super::super::round::{Decided, Late, Round, Sealed};
 use super::super::seat::Seat;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::{Error, ErrorKind};
 use crate::kernel::state::{run, run_one};
-use crate::kernel::{Ask, Batch, Refund, State, Verdict};
+use crate::kernel::{Ask, Batch, Refund, State, UNSPENT, Verdict};
 use crate::key::Slot;
 use crate::limit::Share;
 use crate::sync::Arc;
@@ -31,6 +32,31 @@ fn new_round() -> Arc<Round> {
     let lane =
         Lane::new(slot, Box::default(), GrantId { stamp: 1, random: 1 }, share, (10, 10), true, 0, Arc::default());
     Round::new(&Arc::new(lane))
+}
+
+/// With more of them than go together, each round that failed was followed by another at once, for as long as the server was away.
+#[test]
+fn refunds_that_could_not_be_sent_wait_for_somebody() {
+    let lane = Arc::clone(&new_round().lane);
+    let refund = Refund { permits: 2, at: NOW, line: 0 };
+    assert_eq!(lane.keep(vec![refund; 2_000]), 0);
+    let (seat, Start::Send(mut load)) = lane.put(Work::Look, (NOW, NOW + 1_000), &mut None) else { panic!("idle") };
+    let mut sending = Sending::new(Arc::clone(&lane), Some(&load));
+    assert_eq!(load.refunds.len(), 1_024);
+    assert_eq!(lane.keep(std::mem::take(&mut load.refunds)), 0);
+    lane.miss(&load.round, load.round.seal(NOW), Miss::Stale);
+    assert!(sending.next().is_none(), "nobody has asked for another");
+    assert!(lane.has_kept());
+
+    // Once the shard has taken some, all of them go.
+    drop(seat);
+    let (_seat, Start::Send(load)) = lane.put(Work::Look, (NOW, NOW + 1_000), &mut None) else { panic!("idle") };
+    let mut sending = Sending::new(Arc::clone(&lane), Some(&load));
+    lane.send_kept();
+    lane.miss(&load.round, load.round.seal(NOW), Miss::Stale);
+    assert_eq!(sending.next().expect("the rest").refunds.len(), 2_000 - 1_024);
+    // There is room for so many, and the others are lost.
+    assert_eq!(lane.keep(vec![refund; 10_007]), 14);
 }
 
 /// What the shard says to a round.
@@ -78,7 +104,7 @@ fn works() -> impl Strategy<Value = Vec<Work>> {
     let work = prop_oneof![
         6 => (1..4_u64).prop_map(Work::Ask),
         1 => (10..30_u64).prop_map(Work::Ask),
-        2 => (1..12_u64).prop_map(Work::Lease),
+        2 => (1..12_u64, 0..2_u32).prop_map(|(permits, held_for)| Work::Lease { permits, held_for }),
         1 => Just(Work::Look),
         1 => Just(Work::Make),
     ];
@@ -113,23 +139,33 @@ proptest! {
         let decided = decide(share.clone(), &mut None, &sealed);
         let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
 
-        let mut state = None;
-        for ((work, seat), gone) in works.iter().zip(seats).zip(&gone) {
-            // Who left before it was sealed costs nothing.
-            let Some(Ask { permits, count }) = work.ask().filter(|_| *gone != 1) else { continue };
-            let mut alone = Verdict::default();
-            for call in 0..count {
-                let (_, verdict) = run_one(&mut state, &share, NOW, Ask { permits, count: 1 });
-                alone.granted += verdict.granted;
-                (alone.line, alone.lack) = (if call == 0 { verdict.line } else { alone.line }, verdict.lack);
+        // Leases are behind all others.
+        let (mut state, mut verdicts) = (None, vec![Verdict::default(); works.len()]);
+        for is_lease in [false, true] {
+            for ((work, gone), alone) in works.iter().zip(&gone).zip(&mut verdicts) {
+                // Who left before it was sealed costs nothing.
+                let is_now = matches!(work, Work::Lease { .. }) == is_lease && *gone != 1;
+                let Some(Ask { permits, count }) = work.ask().filter(|_| is_now) else { continue };
+                for call in 0..count {
+                    let (_, verdict) = run_one(&mut state, &share, NOW, Ask { permits, count: 1 });
+                    alone.granted += verdict.granted;
+                    (alone.line, alone.lack) = (if call == 0 { verdict.line } else { alone.line }, verdict.lack);
+                }
             }
+        }
+        for (((work, seat), gone), alone) in works.iter().zip(seats).zip(&gone).zip(verdicts) {
+            let Some(Ask { permits, count }) = work.ask().filter(|_| *gone != 1) else { continue };
             let outcome = match seat.filter(|_| *gone != 3) {
                 Some(seat) => found(seat),
                 // What was granted to one who left later is nobody's.
                 None if alone.granted > 0 => {
-                    let (left, outcome) = surplus.next().expect("it comes back");
-                    prop_assert_eq!(left, permits * alone.granted);
-                    outcome
+                    let back = surplus.next().expect("it comes back");
+                    let line = if work.is_held() { UNSPENT } else { back.line };
+                    prop_assert_eq!((back.permits, back.line), (permits * alone.granted, line), "{:?}", work);
+                    if share.is_paced() && !work.is_held() {
+                        prop_assert_eq!(back.line, alone.line + (permits * alone.granted) as i64 * share.cost());
+                    }
+                    continue;
                 }
                 None => continue,
             };
@@ -164,7 +200,7 @@ proptest! {
         let decided = decide(share(EVERY[0]), &mut None, &sealed);
         let lost = Miss::Failed(Error::new(ErrorKind::Unknown, "redis", "lost"));
         let surplus = round.answer(sealed, if fails { Err(lost) } else { Ok(decided) });
-        prop_assert_eq!(surplus.iter().map(|(permits, _)| *permits).sum::<u64>(), if fails { 0 } else { 2 });
+        prop_assert_eq!(surplus.iter().map(|refund| refund.permits).sum::<u64>(), if fails { 0 } else { 2 });
         let known = if fails { ErrorKind::Unknown } else { ErrorKind::NotSent };
         prop_assert_eq!(kind(poll(&mut seat)), Some(known));
         drop(seat);
@@ -177,7 +213,14 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
     let round = new_round();
     let kept = join(&round, Work::Ask(3));
     let refund = Refund { permits: 2, at: 1, line: 0 };
-    let works = [Work::Ask(5), Work::Lease(7), Work::Look, Work::Refund(Box::new(refund)), Work::Debt(4), Work::Make];
+    let works = [
+        Work::Ask(5),
+        Work::Lease { permits: 7, held_for: 3 },
+        Work::Look,
+        Work::Refund(Box::new(refund)),
+        Work::Debt(4),
+        Work::Make,
+    ];
     for work in works {
         drop(join(&round, work));
     }
@@ -190,7 +233,7 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
     assert_eq!(found(kept).verdict.granted, 1);
 
     let round = new_round();
-    drop((join(&round, Work::Ask(1)), join(&round, Work::Lease(1))));
+    drop((join(&round, Work::Ask(1)), join(&round, Work::Lease { permits: 1, held_for: 0 })));
     assert!(!round.seal(0).wanted, "nothing is to be sent");
 }
 

@@ -79,7 +79,7 @@ impl Oracle {
         self.bench.state = before.as_ref().map(|bytes| self.state(bytes));
         let old = self.bench.state.clone();
         let home = pack(Kind::Home, ID, &share, None, &self.ledger);
-        let batch = Batch { reset: step.reset, refunds: &refunds, debt: step.debt, asks: &step.asks };
+        let batch = Batch { reset: step.reset, refunds: &refunds, debt: step.debt, asks: &step.asks, held_for: 0 };
         let id = if step.knows { ID } else { OTHER_ID };
         let run = Run { id, home: &home, least_ttl: self.ttl, touch: step.touch, batch };
         let Reply::Decided { id, ledger, header, verdicts, .. } = self.client.acquire(Script::acquire(&share), &run)

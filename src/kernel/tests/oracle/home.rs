@@ -18,16 +18,16 @@ use crate::wire::{
     CloseReply, CloseRun, Grant, GrantId, HomeReply, HomeRun, Kind, Ledger, Script, Status, pack, unpack,
 };
 
-const NEW_ID: GrantId = GrantId { stamp: ID.stamp + 1, random: 7 };
+pub(super) const NEW_ID: GrantId = GrantId { stamp: ID.stamp + 1, random: 7 };
 const NOT_AFTER: Micros = START + 1_000_000;
 
-fn grant_of(number: u16, (permits, burst): (u64, u64), cost: i64) -> Grant {
+pub(super) fn grant_of(number: u16, (permits, burst): (u64, u64), cost: i64) -> Grant {
     let id = GrantId { stamp: 1_700_000_000_000 + u64::from(number), random: u64::from(number) << 50 };
     let status = Status::Pending { not_after: NOT_AFTER, state: Vec::new() };
     Grant { slot: Slot::new(number).unwrap(), id, permits, burst, cost, status }
 }
 
-fn definition(limit: Limit) -> Definition {
+pub(super) fn definition(limit: Limit) -> Definition {
     Definition::new(limit, 3, Shards::PerMaster)
 }
 
@@ -309,7 +309,7 @@ fn a_home_is_made_only_where_none_is() {
     }
 }
 
-fn home_run(expected: Option<GrantId>, ledger: &Ledger, new: usize) -> HomeRun<'_> {
+pub(super) fn home_run(expected: Option<GrantId>, ledger: &Ledger, new: usize) -> HomeRun<'_> {
     HomeRun { expected, id: NEW_ID, least_ttl: 5_000, ledger, new, carry: None, deduct: 0, back: &[] }
 }
 

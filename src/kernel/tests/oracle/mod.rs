@@ -4,12 +4,14 @@
 //! forth and back by anything from a microsecond to several refills.
 //!
 //! * `acquire`: every field of a reply and of the state. `rules`: what is charged, written and told at all.
+//! * `leased`: the same of buckets that keep room for leases.
 //! * `home`, `install`, `close`: the steps by which a share leaves home and comes back.
 
 mod acquire;
 mod close;
 mod home;
 mod install;
+mod leased;
 mod rules;
 #[path = "../../../../tests/support/server.rs"]
 #[allow(dead_code, unreachable_pub)]

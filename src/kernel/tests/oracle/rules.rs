@@ -12,8 +12,8 @@ const TEXTS: [&str; 4] = [
     "sliding-window 5/s",
     "token-bucket 5/s + fixed-window 9/s + sliding-log 7/s",
 ];
-const ONE: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[Ask { permits: 1, count: 1 }] };
-const NOTHING: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[] };
+const NOTHING: Batch<'static> = Batch { reset: false, refunds: &[], debt: 0, asks: &[], held_for: 0 };
+const ONE: Batch<'static> = Batch { asks: &[Ask { permits: 1, count: 1 }], ..NOTHING };
 
 fn shares() -> impl Iterator<Item = Share> {
     TEXTS.into_iter().map(|text| Share::whole(&text.parse::<Limit>().unwrap()))
