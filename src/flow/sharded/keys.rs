@@ -35,6 +35,8 @@ pub(super) struct Keys {
 pub(super) struct Hand {
     segment: usize,
     bucket: usize,
+    /// As the segment has it: where keys came to lie elsewhere since, it is gone through from its beginning again.
+    moved: usize,
 }
 
 /// What was found on the way.
@@ -52,7 +54,7 @@ pub(super) struct Walked {
 
 /// An entry that a call uses. The last one who does lets the key fall idle.
 pub(crate) struct InUse<'a> {
-    limit: &'a SharedLimit,
+    limit: &'a Arc<SharedLimit>,
     /// Taken only when it is dropped.
     entry: Option<Arc<Entry>>,
 }
@@ -75,8 +77,10 @@ impl Drop for InUse<'_> {
 
 impl SharedLimit {
     /// The entry of a key.
-    pub(crate) fn entry(&self, key: &[u8]) -> InUse<'_> {
-        InUse { limit: self, entry: Some(self.keys.entry(self, key)) }
+    pub(crate) fn entry(self: &Arc<Self>, key: &[u8]) -> InUse<'_> {
+        let (entry, left) = self.keys.entry(self, key);
+        self.leave(left);
+        InUse { limit: self, entry: Some(entry) }
     }
 
     /// As [`try_acquire`](Self::try_acquire), for a key that may not be in use.
@@ -90,7 +94,7 @@ impl SharedLimit {
     }
 
     /// A denial, if it is known in process. Nothing is taken.
-    pub(crate) fn denies(&self, key: &[u8], permits: u64) -> Option<Decision> {
+    pub(crate) fn denies(self: &Arc<Self>, key: &[u8], permits: u64) -> Option<Decision> {
         let entry = match self.keys.find(self, key) {
             Found::InUse(entry) | Found::Without(entry) => InUse { limit: self, entry: Some(entry) },
             Found::Idle(shut_until) => return self.shut_while_idle(key, permits, shut_until),
@@ -120,20 +124,26 @@ impl SharedLimit {
     }
 
     /// Lets go of an entry after a call. A key that nobody uses any more falls idle; one with a plan, when others need its room.
-    pub(super) fn rest(&self, entry: Arc<Entry>) {
+    pub(super) fn rest(self: &Arc<Self>, entry: Arc<Entry>) {
         if !entry.is_listed.load(Ordering::Relaxed) {
             self.let_go(entry);
         }
     }
 
     /// The same for tasks, leases and handles: nobody is known to need it any more.
-    pub(crate) fn let_go(&self, entry: Arc<Entry>) {
+    pub(crate) fn let_go(self: &Arc<Self>, entry: Arc<Entry>) {
         // A plan is worth keeping, also one that is about to be made.
         let is_planned = entry.has_plan() || self.may_split(&entry, &entry.load().ledger);
-        // Not under the segment's lock.
-        let mut left = self.keys.let_go(self, entry, is_planned);
+        self.leave(self.keys.let_go(self, entry, is_planned));
+    }
+
+    /// Drops what nobody needs any more: not under a segment's lock.
+    fn leave(self: &Arc<Self>, left: Left) {
+        if left.is_crowded {
+            self.call_packer();
+        }
         // What is left of a key that nobody keeps is lost with it.
-        if let Some(entry) = left.stray.take().and_then(Arc::into_inner) {
+        if let Some(entry) = left.stray.and_then(Arc::into_inner) {
             self.lose(&entry.key, entry.write_off());
         }
     }
@@ -162,13 +172,11 @@ impl Keys {
 
     /// The entry of a key, made anew if it is not in use. A full segment drops any key that nobody uses; if all are in
     /// use, the new one is not kept.
-    fn entry(&self, limit: &SharedLimit, key: &[u8]) -> Arc<Entry> {
+    fn entry(&self, limit: &SharedLimit, key: &[u8]) -> (Arc<Entry>, Left) {
         let hash = self.hasher.hash_one(key);
         let mut left = Left::default();
         let entry = lock(self.segment(hash)).entry(limit, hash, key, &mut left);
-        // Not under the lock.
-        drop(left);
-        entry
+        (entry, left)
     }
 
     /// Gives an entry back. What comes out fell idle by that.
@@ -178,10 +186,17 @@ impl Keys {
         left
     }
 
+    pub(super) fn segments(&self) -> impl Iterator<Item = &Mutex<Segment>> {
+        self.segments.iter()
+    }
+
     /// Goes on from `hand` through some keys. Says which of them have something to be charged or given that can be tried now.
     pub(super) fn walk(&self, hand: &mut Hand, now: Micros) -> Walked {
         let mut walked = Walked::default();
         let segment = &mut *lock(&self.segments[hand.segment]);
+        if hand.moved != segment.moved {
+            (hand.bucket, hand.moved) = (0, segment.moved);
+        }
         let until = (hand.bucket + STRIDE).min(segment.table.num_buckets());
         while hand.bucket < until && walked.keys.len() < TOGETHER {
             if let Ok(mut tracked) = segment.table.get_bucket_entry(hand.bucket) {
@@ -200,7 +215,7 @@ impl Keys {
             hand.bucket += 1;
         }
         if hand.bucket >= segment.table.num_buckets() {
-            *hand = Hand { segment: (hand.segment + 1) % SEGMENTS, bucket: 0 };
+            *hand = Hand { segment: (hand.segment + 1) % SEGMENTS, ..Hand::default() };
             walked.is_lap = hand.segment == 0;
         }
         walked

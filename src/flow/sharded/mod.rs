@@ -6,7 +6,7 @@
 //! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `tracked`: the keys that this process knows. `entry`: one that is in use, with a `view` of its plan and the `lane`s to its
-//!   shards. `planned`: what is kept of a plan while nobody uses it.
+//!   shards. `planned`: what is kept of a plan while nobody uses it; `packer`: the task that has it kept so.
 //! * `lane`, `queue`, `round`, `seat`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
@@ -42,6 +42,7 @@ mod look;
 mod losses;
 mod meter;
 mod moves;
+mod packer;
 mod plan_view;
 mod planned;
 mod purse;
@@ -88,6 +89,7 @@ use job::Work;
 use keys::Keys;
 use lease::Leasing;
 use losses::Losses;
+use packer::Packer;
 use queue::{Drive, Load, Sending, Start};
 use seat::Seat;
 use tally::Tallies;
@@ -183,6 +185,7 @@ pub(crate) struct SharedLimit {
     hot: u64,
     keys: Keys,
     debts: Debts,
+    packer: Packer,
     /// Of a leased limit.
     leasing: Option<Leasing>,
     /// Of which allowed calls is told.
@@ -231,6 +234,7 @@ impl SharedLimit {
             hot: shared.hot,
             keys: Keys::new(shared.max_keys),
             debts: Debts::default(),
+            packer: Packer::default(),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases
                 .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))

@@ -22,7 +22,7 @@ const WHOLE: usize = 256;
 /// and at least so many: keys that are called one after the other are not packed in between.
 const LEAST_WHOLE: usize = 4;
 /// Entries that are looked at for each new one, under the lock,
-const LOOKS: usize = 4;
+pub(super) const LOOKS: usize = 4;
 /// of which so many are packed: as many come as go, and one more where many were in use at once.
 const PACKS: usize = 2;
 /// Definitions that a segment has its keys share: that of its limit nearly always, and some by which others go.
@@ -30,6 +30,8 @@ const DEFINITIONS: usize = 4;
 
 pub(super) struct Segment {
     pub table: HashTable<Tracked>,
+    /// How often its keys came to lie elsewhere in the table.
+    pub moved: usize,
     bound: usize,
     hand: usize,
     /// Hashes of the keys with a plan that have an entry, whether anybody uses it or not. The first was looked at the longest ago.
@@ -87,9 +89,16 @@ pub(super) struct Left {
     pub stray: Option<Arc<Entry>>,
     entries: [Option<Arc<Entry>>; PACKS],
     count: usize,
+    /// There are still too many whole ones.
+    pub is_crowded: bool,
 }
 
 impl Left {
+    /// How many fell idle.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     fn add(&mut self, entry: Arc<Entry>) {
         self.entries[self.count] = Some(entry);
         self.count += 1;
@@ -99,7 +108,7 @@ impl Left {
 impl Segment {
     pub(super) fn new(bound: usize) -> Self {
         let (table, whole, definitions, scratch) = Default::default();
-        Self { table, bound, hand: 0, whole, definitions, scratch }
+        Self { table, moved: 0, bound, hand: 0, whole, definitions, scratch }
     }
 
     pub(super) fn find(&mut self, limit: &SharedLimit, hash: u64, key: &[u8]) -> Found {
@@ -126,10 +135,23 @@ impl Segment {
         let has_room = self.table.len() < self.bound || self.sweep(left);
         let entry = Arc::new(Entry::new(limit, key, hash, None, has_room));
         if has_room {
-            let tracked = Tracked { hash, bytes: key.into(), state: Tracking::InUse(Arc::clone(&entry)) };
-            self.table.insert_unique(hash, tracked, |tracked| tracked.hash);
+            self.insert(Tracked { hash, bytes: key.into(), state: Tracking::InUse(Arc::clone(&entry)) });
         }
         entry
+    }
+
+    /// Keys that went leave marks in the table, and for want of places without one it would grow to twice its size. If many places
+    /// are free but for marks, it is filled anew instead.
+    fn insert(&mut self, tracked: Tracked) {
+        let (keys, buckets) = (self.table.len(), self.table.num_buckets());
+        if keys == self.table.capacity() && keys < buckets / 4 * 3 {
+            let mut table = HashTable::with_capacity(keys + 1);
+            self.table.drain().for_each(|tracked| drop(table.insert_unique(tracked.hash, tracked, |known| known.hash)));
+            self.table = table;
+            self.moved += 1;
+        }
+        self.table.insert_unique(tracked.hash, tracked, |tracked| tracked.hash);
+        self.moved += usize::from(self.table.num_buckets() > buckets);
     }
 
     pub(super) fn let_go(&mut self, limit: &SharedLimit, entry: Arc<Entry>, is_planned: bool, left: &mut Left) {
@@ -146,6 +168,7 @@ impl Segment {
             if self.has_too_many() && self.pack(limit, hash, left) {
                 self.whole.retain(|other| *other != hash);
             }
+            left.is_crowded = self.has_too_many();
             return;
         }
         // Under the lock, so that of several who let go at once one is the last.
@@ -160,10 +183,11 @@ impl Segment {
         entry.is_listed.store(true, Ordering::Relaxed);
         self.whole.push_back(entry.owner);
         self.make_room(limit, LOOKS, left);
+        left.is_crowded = self.has_too_many();
     }
 
     /// Packs keys that were not looked for lately, as long as there are too many whole ones, and so many were not looked at.
-    fn make_room(&mut self, limit: &SharedLimit, looks: usize, left: &mut Left) {
+    pub(super) fn make_room(&mut self, limit: &SharedLimit, looks: usize, left: &mut Left) {
         for _ in 0..looks {
             if left.count == PACKS || !self.has_too_many() {
                 return;
@@ -175,7 +199,12 @@ impl Segment {
         }
     }
 
-    fn has_too_many(&self) -> bool {
+    /// As often room has to be made until all whole ones were looked at; not at all if they are not too many.
+    pub(super) fn looks(&self) -> usize {
+        if self.has_too_many() { self.whole.len().div_ceil(LOOKS) } else { 0 }
+    }
+
+    pub(super) fn has_too_many(&self) -> bool {
         self.whole.len() > (self.bound / WHOLE).max(LEAST_WHOLE)
     }
 
