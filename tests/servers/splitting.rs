@@ -129,3 +129,43 @@ fn the_embedded_store_has_no_plan() {
     let error = pollster::block_on(limit.plan("hot")).unwrap_err();
     assert_eq!(error.kind(), shardlimit::ErrorKind::Refused);
 }
+
+/// A crowd of new keys: each was split by a task of its own, and more and more of them waited for the servers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_keys_is_split_by_few_tasks() {
+    const CALLERS: usize = 100;
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let limit = define(client_of(&cluster, 0), "token-bucket 1000/day burst 301");
+    limit.plan("warm up").await.unwrap();
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        let limit = limit.clone();
+        callers.spawn(async move {
+            for number in 0..100 {
+                assert!(limit.acquire(format!("{caller}:{number}")).await.unwrap().is_allowed());
+            }
+        });
+    }
+    let mut most = 0;
+    while !callers.is_empty() {
+        most = most.max(tasks() - before);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        while callers.try_join_next().is_some_and(|joined| joined.map_err(|error| panic!("{error}")).is_ok()) {}
+    }
+    println!("{most} tasks at the most");
+    // Callers, those that move shares, and one that sends for each of either.
+    assert!(most <= 2 * CALLERS + 2 * 64, "{most} tasks");
+    // Those that found no place are split when they are called again.
+    crate::shared::eventually("all of some keys are split", async || {
+        let mut split = 0;
+        for number in 0..10 {
+            let key = format!("0:{number}");
+            assert!(limit.acquire(&key).await.unwrap().is_allowed());
+            split += usize::from(limit.handle(&key).unwrap().counts().len() == 3);
+        }
+        split == 10
+    })
+    .await;
+}

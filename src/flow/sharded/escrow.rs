@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::SharedLimit;
 use super::entry::Entry;
 use super::job::{Miss, Work};
@@ -19,6 +21,24 @@ use crate::wire::GrantId;
 pub(super) const PAUSE: Micros = 200_000;
 /// After an attempt that failed the next one waits for longer: the key works without it.
 const AFTER_FAULT: Micros = 2_000_000;
+
+/// Keys of a limit that are seen to at once by tasks that nobody waits for. Each waits for a server nearly all of its time: more would bring no more keys to
+/// their end, and take memory, and the servers' time from calls.
+const MOVERS: usize = 64;
+/// Those of which somebody else may be at it are given time first: so many at once, or a plan in a second would be all that follows the cluster.
+const PATIENT: usize = 1_024;
+
+/// Places for tasks that move shares. Whoever finds none leaves it to a later call: the key works without it.
+pub(super) struct Movers {
+    now: Arc<Semaphore>,
+    patient: Arc<Semaphore>,
+}
+
+impl Movers {
+    pub(super) fn new() -> Self {
+        Self { now: Arc::new(Semaphore::new(MOVERS)), patient: Arc::new(Semaphore::new(PATIENT)) }
+    }
+}
 
 /// What is to be done for a key.
 enum Errand {
@@ -51,23 +71,33 @@ impl SharedLimit {
 /// Whether there is something to do for the key's plan; if so, a task does it.
 pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, used: bool) {
     let Some(errand) = limit.errand(entry, &entry.load(), used) else { return };
-    if !is_due(&entry.next_step, limit.clock.now(), PAUSE) {
+    let now = limit.clock.now();
+    if entry.is_to_wait(now) {
         return;
     }
-    let patience = match errand {
-        Errand::Now => 0,
-        Errand::Finish => rand::random_range(PAUSE / 8..PAUSE / 2),
-        Errand::Follow => rand::random_range(0..2 * PAUSE),
+    let Movers { now: at_once, patient } = &limit.movers;
+    let (places, patience) = match errand {
+        Errand::Now => (at_once, 0),
+        Errand::Finish => (patient, rand::random_range(PAUSE / 8..PAUSE / 2)),
+        Errand::Follow => (patient, rand::random_range(0..2 * PAUSE)),
     };
+    let Ok(place) = Arc::clone(places).try_acquire_owned() else { return };
+    // Others may have come to the same.
+    if !is_due(&entry.next_step, now, PAUSE) {
+        return;
+    }
     let (of, key) = (Arc::clone(limit), Arc::clone(entry));
     let task = async move {
+        let goes_on = of.engine.pause(Duration::from_micros(patience)).await;
+        let _turn = if patience > 0 { of.movers.now.acquire().await.ok() } else { None };
         // One at a time; whoever is at it will finish it.
-        let goes_on = of.engine.pause(Duration::from_micros(patience)).await && key.escrow.try_lock().is_ok();
+        let goes_on = goes_on && key.escrow.try_lock().is_ok();
         if goes_on && let Err(fault) = settle(&of, &key, None, None).await {
             observe::fault(&of.name, &key.key, &fault);
             key.next_step.fetch_max(of.clock.now() + AFTER_FAULT, Ordering::Relaxed);
         }
         of.let_go(key);
+        drop(place);
     };
     // Without a runtime no call could have come this far.
     let _ = limit.engine.spawn(task);

@@ -85,6 +85,7 @@ use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
 use debts::Debts;
 use defined::Defined;
+use escrow::Movers;
 use job::Work;
 use keys::Keys;
 use lease::Leasing;
@@ -185,6 +186,7 @@ pub(crate) struct SharedLimit {
     hot: u64,
     keys: Keys,
     debts: Debts,
+    movers: Movers,
     packer: Packer,
     /// Of a leased limit.
     leasing: Option<Leasing>,
@@ -234,6 +236,7 @@ impl SharedLimit {
             hot: shared.hot,
             keys: Keys::new(shared.max_keys),
             debts: Debts::default(),
+            movers: Movers::new(),
             packer: Packer::default(),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases
