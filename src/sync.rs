@@ -28,8 +28,9 @@ pub(crate) fn thread_number() -> usize {
     NUMBER.with(|number| *number)
 }
 
-/// How many threads can run at once.
+/// How many threads can run at once, as the system said when it was first asked: it reads some files for that.
 #[cfg(feature = "redis")]
 pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }

@@ -80,6 +80,22 @@ async fn a_limiter_that_is_dropped_leaves_nothing_behind() {
     eventually("all of it is gone", async || things().are_within(before)).await;
 }
 
+/// Also where the servers went before it, and what was leased of them can't go back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limiter_whose_servers_are_gone_leaves_nothing_behind() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    // What the process makes once.
+    drop(use_it(&cluster).await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = things();
+    let (limiter, limit, leased, _) = use_it(&cluster).await;
+    cluster.nodes.iter_mut().for_each(|node| node.server.kill());
+    // Expired leases have been on their way by now, in vain.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop((limiter, limit, leased));
+    eventually("all of it is gone", async || things().are_within(before)).await;
+}
+
 /// The same from outside of any runtime: the limiter's own thread ends with it.
 #[test]
 fn the_limiters_own_thread_ends_with_it() {

@@ -191,6 +191,11 @@ impl Entry {
         self.view.load().lanes.iter().any(|lane| lane.is_returning())
     }
 
+    /// Whether something is on its way back to a shard.
+    pub(super) fn is_giving_back(&self) -> bool {
+        self.view.load().lanes.iter().any(|lane| lane.is_giving_back())
+    }
+
     /// At the end: what is lost of it.
     pub(super) fn write_off(&self) -> Lost {
         let view = self.view.load();

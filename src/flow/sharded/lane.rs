@@ -340,6 +340,12 @@ impl Lane {
         queue.returning > 0 || !queue.refunds.is_empty() || !queue.kept.is_empty()
     }
 
+    /// Whether something is on its way back, or is with the next round.
+    pub(super) fn is_giving_back(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.returning > 0 || !queue.refunds.is_empty()
+    }
+
     /// At the end: permits that did not go back, or may not have.
     pub(super) fn write_off(&self) -> u64 {
         let queue = &mut *lock(&self.queue);

@@ -23,6 +23,11 @@ use crate::sync::{Arc, Mutex, lock};
 /// A process never holds more than this part of what the shares can hold together, nor takes more of one share at once.
 const PART: u64 = 4;
 
+/// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
+const PARTS: u64 = 16;
+/// After so many keys that are looked through in a row, purses that are low come first, and other tasks.
+const ROW: usize = 32;
+
 /// How leases of a limit are taken, and who has some.
 pub(super) struct Leasing {
     pub leases: crate::Leases,
@@ -30,18 +35,23 @@ pub(super) struct Leasing {
     ttl: Micros,
     /// For how long shards that can keep room for what is leased of them; 0: not at all.
     held_for: Micros,
-    /// Keys with permits in their purse. They stay in use until they have given them back.
-    keys: Mutex<Leased>,
+    parts: Box<[Part]>,
     /// Shared by those who fill a purse; alone has it who gives everything back, so that nothing is on its way then.
     filling: tokio::sync::RwLock<()>,
     /// How often everything was given back. A purse that was low before that is not filled for it any more.
     returns: AtomicU64,
-    /// Wakes that task when a purse is low.
+}
+
+#[derive(Default)]
+struct Part {
+    leased: Mutex<Leased>,
+    /// Wakes its task when a purse is low.
     is_low: Notify,
 }
 
 #[derive(Default)]
 struct Leased {
+    /// Keys with permits in their purse. They stay in use until they have given them back.
     entries: Vec<Arc<Entry>>,
     /// A task gives back what expires, and has purses filled.
     swept: bool,
@@ -57,15 +67,17 @@ impl Leasing {
             horizon: micros(leases.horizon),
             ttl: micros(leases.ttl),
             held_for: if leases.within_burst { micros(leases.room_for()) } else { 0 },
-            keys: Mutex::default(),
+            parts: (0..PARTS).map(|_| Part::default()).collect(),
             filling: tokio::sync::RwLock::default(),
             returns: AtomicU64::new(0),
-            is_low: Notify::new(),
         }
     }
-}
 
-impl Leasing {
+    /// The number of the part that has this key.
+    fn part_of(entry: &Entry) -> usize {
+        (entry.owner % PARTS) as usize
+    }
+
     /// For how long the shard is to keep room for what is leased of it; 0: not at all.
     fn held_for(&self, share: &Share) -> Micros {
         if matches!(share, Share::Bucket(bucket) if !bucket.paced) { self.held_for } else { 0 }
@@ -88,10 +100,11 @@ impl SharedLimit {
         }
         let returns = leasing.returns.load(Ordering::Acquire);
         {
-            let leased = &mut *lock(&leasing.keys);
+            let part = &leasing.parts[Leasing::part_of(entry)];
+            let leased = &mut *lock(&part.leased);
             if leased.swept {
                 leased.low.push((Arc::clone(entry), returns));
-                leasing.is_low.notify_one();
+                part.is_low.notify_one();
                 return;
             }
         }
@@ -169,37 +182,43 @@ impl SharedLimit {
 
     /// From now on a task looks after what the key holds.
     fn list(self: &Arc<Self>, leasing: &Leasing, entry: Arc<Entry>) {
-        let leased = &mut *lock(&leasing.keys);
+        let number = Leasing::part_of(&entry);
+        let leased = &mut *lock(&leasing.parts[number].leased);
         leased.entries.push(entry);
         if !std::mem::replace(&mut leased.swept, true) {
             let limit = Arc::clone(self);
             // It was a task of this runtime that came here.
-            let _ = self.engine.spawn(async move { limit.sweep().await });
+            let _ = self.engine.spawn(async move { limit.sweep(number).await });
         }
     }
 
-    /// Gives back what expires, and all that is held by keys that fell quiet, until nobody holds anything.
-    async fn sweep(self: Arc<Self>) {
+    /// Gives back what expires, and all that is held by keys that fell quiet, until nobody holds anything. As long as somebody does,
+    /// a limiter that was dropped is not gone.
+    async fn sweep(self: Arc<Self>, number: usize) {
         let Some(leasing) = &self.leasing else { return };
-        let (pause, mut low) = (Duration::from_micros(leasing.ttl / 2), Vec::new());
+        let (part, pause) = (&leasing.parts[number], Duration::from_micros(leasing.ttl / 2));
+        let (mut low, mut quiet) = (Vec::new(), Vec::new());
         let mut next = Instant::now() + pause;
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
                 // Whoever shuts the limiter down gives everything back himself.
                 () = self.engine.is_over() => return,
-                () = leasing.is_low.notified() => {
-                    // One list for the other: neither is made anew.
-                    std::mem::swap(&mut low, &mut lock(&leasing.keys).low);
-                    low.drain(..).for_each(|(entry, returns)| self.spawn_filling(entry, returns));
+                () = part.is_low.notified() => {
+                    self.fill_low(part, &mut low);
                     continue;
                 }
             }
             next = Instant::now() + pause;
-            let entries = lock(&leasing.keys).entries.clone();
-            let quiet: Vec<bool> = entries.iter().map(|entry| self.look_through(entry)).collect();
+            let entries = lock(&part.leased).entries.clone();
+            quiet.clear();
+            for row in entries.chunks(ROW) {
+                quiet.extend(row.iter().map(|entry| self.look_through(entry)));
+                self.fill_low(part, &mut low);
+                tokio::task::yield_now().await;
+            }
             let ended = {
-                let leased = &mut *lock(&leasing.keys);
+                let leased = &mut *lock(&part.leased);
                 // Others only add to its end.
                 let mut quiet = quiet.iter();
                 let struck_off = |entry: &Entry| entry.purse.as_ref().is_none_or(|purse| purse.is_struck_off());
@@ -207,14 +226,21 @@ impl SharedLimit {
                 leased.swept = !(leased.entries.is_empty() && leased.low.is_empty());
                 !leased.swept
             };
-            entries.into_iter().zip(quiet).filter(|(_, quiet)| *quiet).for_each(|(entry, _)| self.let_go(entry));
+            entries.into_iter().zip(&quiet).filter(|(_, quiet)| **quiet).for_each(|(entry, _)| self.let_go(entry));
             if ended {
                 return;
             }
         }
     }
 
-    /// Gives back what the key may spend no more. Says whether it fell quiet and nothing is held or on its way any more.
+    /// Has those purses filled that are low. `low` is empty before and after: one list for the other, neither is made anew.
+    fn fill_low(self: &Arc<Self>, part: &Part, low: &mut Vec<(Arc<Entry>, u64)>) {
+        std::mem::swap(low, &mut lock(&part.leased).low);
+        low.drain(..).for_each(|(entry, returns)| self.spawn_filling(entry, returns));
+    }
+
+    /// Gives back what the key may spend no more. Says whether it fell quiet and nothing is held or on its way any more. What a server
+    /// that is away is to be given is kept for it elsewhere: nobody has to wait here until it is back.
     fn look_through(self: &Arc<Self>, entry: &Arc<Entry>) -> bool {
         let Some(purse) = &entry.purse else { return true };
         let (now, used) = (self.clock.now(), purse.used());
@@ -223,7 +249,7 @@ impl SharedLimit {
         // As long as something is on its way back it stays listed.
         let is_empty = back.is_empty();
         self.hand_back(entry, back);
-        quiet && is_empty && purse.is_out() && !entry.is_returning()
+        quiet && is_empty && purse.is_out() && !entry.is_giving_back()
     }
 
     fn hand_back(self: &Arc<Self>, entry: &Arc<Entry>, leases: Vec<Lease>) {
@@ -245,7 +271,8 @@ impl SharedLimit {
         // What is on its way here comes first.
         let _alone = leasing.filling.write().await;
         leasing.returns.fetch_add(1, Ordering::AcqRel);
-        let entries = lock(&leasing.keys).entries.clone();
+        let entries = leasing.parts.iter().flat_map(|part| lock(&part.leased).entries.clone());
+        let entries: Vec<Arc<Entry>> = entries.collect();
         let (mut returned, mut views) = (Vec::new(), Vec::new());
         for entry in &entries {
             let Some(purse) = &entry.purse else { continue };

@@ -8,13 +8,14 @@ use crossbeam_utils::CachePadded;
 use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, cores, lock, thread_number};
+use crate::sync::{Mutex, OnceLock, cores, lock, thread_number};
 
 /// A stripe is filled with this part of what each could have: late ones find something left.
 const SLICES: u64 = 4;
 
 pub(super) struct Purse {
-    stripes: Box<[CachePadded<Stripe>]>,
+    /// Made for the first lease: most keys of a limit are called too seldom to have one.
+    stripes: OnceLock<Box<[CachePadded<Stripe>]>>,
     reserve: CachePadded<Stripe>,
     /// Permits that were not found here, and that the store was asked for.
     missed: AtomicU64,
@@ -62,13 +63,9 @@ impl Use {
 struct Stripe {
     /// Permits in it, for those who look before they lock.
     left: AtomicU64,
-    inside: Mutex<Inside>,
-}
-
-#[derive(Default)]
-struct Inside {
-    leases: Vec<Lease>,
-    spent: u64,
+    /// Permits that its thread has spent, for those who only look.
+    spent: AtomicU64,
+    leases: Mutex<Vec<Lease>>,
 }
 
 /// Permits of one charge.
@@ -88,10 +85,8 @@ pub(super) struct Spent {
 
 impl Purse {
     pub(super) fn new() -> Self {
-        // More than threads can run at once: of those that do, hardly two have the same one.
-        let stripes = 4 * cores().next_power_of_two();
         Self {
-            stripes: (0..stripes).map(|_| CachePadded::default()).collect(),
+            stripes: OnceLock::new(),
             reserve: CachePadded::default(),
             missed: AtomicU64::new(0),
             low: AtomicU64::new(0),
@@ -105,29 +100,36 @@ impl Purse {
     /// Spends permits that are held here; none if they are not.
     #[inline(always)]
     pub(super) fn spend(&self, permits: u64, now: Micros) -> Option<Spent> {
-        let own = self.own();
+        let own = self.own()?;
         if let Some(charge) = own.spend(permits, now) {
             return Some(Spent { charge, is_low: false });
         }
         self.spend_elsewhere(own, permits, now)
     }
 
+    /// None: nothing was ever leased.
     #[inline]
-    fn own(&self) -> &Stripe {
-        &self.stripes[thread_number() & (self.stripes.len() - 1)]
+    fn own(&self) -> Option<&Stripe> {
+        let stripes = self.stripes.get()?;
+        Some(&stripes[thread_number() & (stripes.len() - 1)])
+    }
+
+    fn stripes(&self) -> &[CachePadded<Stripe>] {
+        self.stripes.get().map_or(&[], Box::as_ref)
     }
 
     #[inline(never)]
     fn spend_elsewhere(&self, own: &Stripe, permits: u64, now: Micros) -> Option<Spent> {
-        let slice = self.reserve.left() / (SLICES * self.stripes.len() as u64);
+        let stripes = self.stripes();
+        let slice = self.reserve.left() / (SLICES * stripes.len() as u64);
         // What is left of a slice is put away before the reserve is free again: whoever looks through the purse finds it in the
         // one or in the other. Of what others had nothing is left.
         let from_reserve = self.reserve.take(permits, slice, now, |rest| own.put(rest));
         let is_low =
             || self.reserve.left() <= self.low.load(Ordering::Relaxed) && !self.refilling.load(Ordering::Relaxed);
-        let elsewhere = || self.stripes.iter().find_map(|stripe| stripe.take(permits, 0, now, |_| {}));
+        let elsewhere = || stripes.iter().find_map(|stripe| stripe.take(permits, 0, now, |_| {}));
         let charge = from_reserve.or_else(elsewhere)?;
-        lock(&own.inside).spent += permits;
+        own.note(&lock(&own.leases), permits);
         Some(Spent { charge, is_low: is_low() })
     }
 
@@ -143,6 +145,12 @@ impl Purse {
 
     /// Adds what a shard has granted.
     pub(super) fn add(&self, lease: Lease) {
+        if self.stripes.get().is_none() {
+            // More than threads can run at once: of those that do, hardly two have the same one.
+            let stripes = 4 * cores().next_power_of_two();
+            // Somebody else may have made them.
+            let _ = self.stripes.set((0..stripes).map(|_| CachePadded::default()).collect());
+        }
         self.reserve.put(lease);
     }
 
@@ -171,7 +179,7 @@ impl Purse {
 
     /// What this process had use for, so far: what was spent, and what was not found.
     pub(super) fn used(&self) -> u64 {
-        self.all().map(|stripe| lock(&stripe.inside).spent).sum::<u64>() + self.missed.load(Ordering::Relaxed)
+        self.all().map(|stripe| stripe.spent.load(Ordering::Relaxed)).sum::<u64>() + self.missed.load(Ordering::Relaxed)
     }
 
     pub(super) fn refill_below(&self, low: u64) {
@@ -185,7 +193,7 @@ impl Purse {
 
     /// The reserve first: a slice goes from there to a stripe, and who looks through all of them must not look there before it comes.
     fn all(&self) -> impl Iterator<Item = &Stripe> {
-        [&self.reserve].into_iter().chain(&self.stripes).map(|stripe| &**stripe)
+        [&self.reserve].into_iter().chain(self.stripes()).map(|stripe| &**stripe)
     }
 }
 
@@ -200,13 +208,19 @@ impl Stripe {
         if self.left() < permits {
             return None;
         }
-        let inside = &mut *lock(&self.inside);
-        let lease = inside.leases.last_mut().filter(|lease| lease.charge.permits >= permits && now < lease.until)?;
+        let mut leases = lock(&self.leases);
+        let lease = leases.last_mut().filter(|lease| lease.charge.permits >= permits && now < lease.until)?;
         lease.charge.permits -= permits;
-        inside.spent += permits;
         let charge = Charge { permits, ..lease.charge };
+        self.note(&leases, permits);
         self.left.store(self.left() - permits, Ordering::Relaxed);
         Some(charge)
+    }
+
+    /// So many more were spent, by whoever has the lock.
+    #[inline]
+    fn note(&self, _: &[Lease], permits: u64) {
+        self.spent.store(self.spent.load(Ordering::Relaxed) + permits, Ordering::Relaxed);
     }
 
     /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent. `rest` has what is more.
@@ -214,17 +228,17 @@ impl Stripe {
         if self.left() < permits {
             return None;
         }
-        let inside = &mut *lock(&self.inside);
+        let leases = &mut *lock(&self.leases);
         let enough = |lease: &Lease| lease.charge.permits >= permits && now < lease.until;
         // The one that expires first.
-        let found = (0..inside.leases.len()).filter(|index| enough(&inside.leases[*index]));
-        let index = found.min_by_key(|index| inside.leases[*index].until)?;
-        let lease = &mut inside.leases[index];
+        let found = (0..leases.len()).filter(|index| enough(&leases[*index]));
+        let index = found.min_by_key(|index| leases[*index].until)?;
+        let lease = &mut leases[index];
         let taken = permits.max(slice).min(lease.charge.permits);
         let (charge, until) = (lease.charge, lease.until);
         lease.charge.permits -= taken;
         if lease.charge.permits == 0 {
-            inside.leases.swap_remove(index);
+            leases.swap_remove(index);
         }
         if taken > permits {
             rest(Lease { charge: Charge { permits: taken - permits, ..charge }, until });
@@ -234,18 +248,22 @@ impl Stripe {
     }
 
     fn put(&self, lease: Lease) {
-        let inside = &mut *lock(&self.inside);
+        let leases = &mut *lock(&self.leases);
         // Those that are used up make room.
-        inside.leases.retain(|lease| lease.charge.permits > 0);
-        inside.leases.push(lease);
+        leases.retain(|lease| lease.charge.permits > 0);
+        leases.push(lease);
         self.left.store(self.left() + lease.charge.permits, Ordering::Relaxed);
     }
 
     fn take_back(&self, now: Option<Micros>) -> Vec<Lease> {
-        let inside = &mut *lock(&self.inside);
+        // Most stripes of most keys.
+        if self.left() == 0 {
+            return Vec::new();
+        }
+        let leases = &mut *lock(&self.leases);
         let over = |lease: &mut Lease| now.is_none_or(|now| now >= lease.until);
-        let back: Vec<Lease> = inside.leases.extract_if(.., over).filter(|lease| lease.charge.permits > 0).collect();
-        let left = inside.leases.iter().map(|lease| lease.charge.permits).sum();
+        let back: Vec<Lease> = leases.extract_if(.., over).filter(|lease| lease.charge.permits > 0).collect();
+        let left = leases.iter().map(|lease| lease.charge.permits).sum();
         self.left.store(left, Ordering::Relaxed);
         back
     }

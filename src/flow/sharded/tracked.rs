@@ -146,7 +146,9 @@ impl Segment {
         let (keys, buckets) = (self.table.len(), self.table.num_buckets());
         if keys == self.table.capacity() && keys < buckets / 4 * 3 {
             let mut table = HashTable::with_capacity(keys + 1);
-            self.table.drain().for_each(|tracked| drop(table.insert_unique(tracked.hash, tracked, |known| known.hash)));
+            for tracked in self.table.drain() {
+                table.insert_unique(tracked.hash, tracked, |tracked| tracked.hash);
+            }
             self.table = table;
             self.moved += 1;
         }
