@@ -91,6 +91,11 @@ impl Fallback {
         lock(&self.inner).meter.add(permits, self.span, now);
     }
 
+    /// So many of them were leased, and go back unspent: what a process takes ahead is no claim of its own.
+    pub(super) fn unspent(&self, permits: u64, now: Micros) {
+        lock(&self.inner).meter.take_off(permits, self.span, now);
+    }
+
     /// The shard is out of reach. What it granted until `then` is what counts, whatever decides meanwhile.
     pub(super) fn begin(&self, then: Micros) {
         self.begin_by(&mut lock(&self.inner), then);
@@ -331,6 +336,18 @@ mod tests {
         let rested = now + 10 * SECOND;
         assert_eq!(fallback.take(10, 0.1, (1e9, 0.0), rested), Ok(()));
         assert!(fallback.take(1, 0.1, (1e9, 0.0), rested).is_err());
+    }
+
+    /// A process that takes ahead twice what it spends went on at its whole rate, where half of it is stated.
+    #[test]
+    fn what_was_leased_and_not_spent_does_not_count() {
+        let (fallback, now) = granted(1_000, 3);
+        fallback.unspent(500, now);
+        let admitted = admitted(&fallback, now, 10, 0.5, 1e9);
+        assert!((2_250..=2_500).contains(&admitted), "{admitted} of 2,500: 500 a second were spent");
+        let (all, now) = granted(1_000, 3);
+        all.unspent(1_000_000, now);
+        assert_eq!(all.take(1, 0.5, (1e9, 0.0), now + SECOND), Err(AGAIN), "nothing was spent");
     }
 
     #[test]

@@ -93,10 +93,18 @@ impl SharedLimit {
             return Some(Decision::denied_by_store(entry.outlook(now, DecidedBy::Ceiling), wait));
         }
         if let Some(purse) = &entry.purse {
+            self.look_for(entry, purse, permits, now);
+        }
+        None
+    }
+
+    /// Permits were not found in a purse: it is to hold more, unless no shard has them either. Who is denied has used nothing.
+    #[inline(never)]
+    fn look_for(self: &Arc<Self>, entry: &Arc<Entry>, purse: &Purse, permits: u64, now: Micros) {
+        if permits == 1 || self.shut(entry, &entry.load(), permits, now).is_none() {
             purse.miss(permits);
             self.refill(entry, purse);
         }
-        None
     }
 
     /// Who decides by what is known here has to hear from home once in a while: the plan, or the limit, may be another by now.

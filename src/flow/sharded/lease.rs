@@ -84,7 +84,8 @@ impl Leasing {
     }
 
     /// What gives a lease back.
-    fn unspent(&self, lane: &Lane, charge: &Charge) -> Refund {
+    fn unspent(&self, lane: &Lane, charge: &Charge, now: Micros) -> Refund {
+        lane.counts.fallback.unspent(charge.permits, now);
         let refund = charge.refund(charge.permits);
         if self.held_for(&lane.share) > 0 { Refund { line: UNSPENT, ..refund } } else { refund }
     }
@@ -257,7 +258,7 @@ impl SharedLimit {
         for Lease { charge, .. } in leases {
             if let Some(lane) = lane_of(&view, &charge) {
                 entry.open(lane);
-                self.give_back(entry, lane, leasing.unspent(lane, &charge));
+                self.give_back(entry, lane, leasing.unspent(lane, &charge, self.clock.now()));
             }
         }
     }
@@ -273,28 +274,27 @@ impl SharedLimit {
         leasing.returns.fetch_add(1, Ordering::AcqRel);
         let entries = leasing.parts.iter().flat_map(|part| lock(&part.leased).entries.clone());
         let entries: Vec<Arc<Entry>> = entries.collect();
-        let (mut returned, mut views) = (Vec::new(), Vec::new());
+        let mut returned = Vec::new();
         for entry in &entries {
             let Some(purse) = &entry.purse else { continue };
             let view = entry.view();
             for Lease { charge, .. } in purse.take_back(None) {
                 if let Some(lane) = lane_of(&view, &charge) {
-                    let refund = Box::new(leasing.unspent(lane, &charge));
+                    let refund = Box::new(leasing.unspent(lane, &charge, self.clock.now()));
                     returned.push(self.put(entry, lane, Work::Refund(refund)));
                 }
             }
             // What has expired may be on its way back already: a look is answered after it.
             returned.extend(view.lanes.iter().map(|lane| self.put(entry, lane, Work::Look)));
-            views.push(view);
         }
         let mut all = true;
         for refund in returned {
             // What was charged to a grant that is no more is void.
             all &= matches!(refund.await, Ok(_) | Err(Miss::Stale));
         }
-        // What could not be sent waits for a round that may never come; and some may have been lost before this.
-        let keeps = views.iter().flat_map(|view| &view.lanes).any(|lane| lane.has_kept());
-        self.losses.news() == 0 && all && !keeps
+        // What could not be sent waits for a round that may never come, also of keys that have fallen quiet since; and some may have been
+        // lost before this.
+        self.losses.news() == 0 && all && !self.keys.have_kept()
     }
 }
 

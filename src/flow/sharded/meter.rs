@@ -18,6 +18,16 @@ impl Meter {
         self.present = self.present.saturating_add(u32::try_from(permits).unwrap_or(u32::MAX));
     }
 
+    /// So many were not used after all. It does not say when they were granted: those of now go first, so that what was used lately is
+    /// never made out to be more.
+    pub(super) fn take_off(&mut self, permits: u64, span: Micros, now: Micros) {
+        self.turn(span, now);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        let present = permits.min(self.present);
+        self.present -= present;
+        self.before = self.before.saturating_sub(permits - present);
+    }
+
     fn turn(&mut self, span: Micros, now: Micros) {
         let number = (now / span) as u32;
         match number.wrapping_sub(self.number) as i32 {
