@@ -16,6 +16,8 @@ use crate::sync::AtomicCell;
 /// does takes an eighth of its refill.
 pub(super) const SPREAD: Micros = 2_000;
 
+const SECOND: Micros = 1_000_000;
+
 /// Read without a lock, by every call that goes to the store.
 pub(crate) struct Ceiling(AtomicCell<Known>);
 
@@ -30,11 +32,33 @@ pub(super) struct Known {
     level: i64,
     /// When the shard is as new.
     new_at: Micros,
-    /// Asks of a window for at least `from` permits are denied until then.
+    /// Asks for at least `from` permits are denied until then: of a window, and of a bucket that keeps room for leases.
     until: Micros,
     from: u64,
     /// What comes back counts so much later.
     spread: Micros,
+}
+
+/// What is known of all shards of a key together, by this process's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shut {
+    /// Until then it counts, and nothing can be granted.
+    pub holds: Micros,
+    /// When something could be: what those are told who are denied until then.
+    pub opens_at: Micros,
+}
+
+impl Shut {
+    /// In few bytes, for an idle key: until when it counts, and how many whole seconds after that something could be granted.
+    pub(super) fn short(self) -> (Micros, u16) {
+        let Self { holds, opens_at } = self;
+        (holds, u16::try_from(opens_at.saturating_sub(holds) / SECOND).unwrap_or(u16::MAX))
+    }
+
+    /// The same again, less what is shorter than a second.
+    pub(super) fn of_short(holds: Micros, further: u16) -> Self {
+        Self { holds, opens_at: holds + Micros::from(further) * SECOND }
+    }
 }
 
 /// What a lane is told of an answer.
@@ -63,16 +87,16 @@ impl Ceiling {
         self.0.store(Known::from(note));
     }
 
-    /// Takes over what is known of a key that was idle: nothing can be granted before `until`.
-    pub(super) fn shut(&self, share: &Share, now: Micros, until: Micros) {
+    /// Takes over what is known of a key that was idle, and counts until `holds`: nothing can be granted before `opens_at`.
+    pub(super) fn shut(&self, share: &Share, now: Micros, Shut { holds, opens_at }: Shut) {
         let level = match share {
             // So much that a permit is there by then.
             Share::Bucket(bucket) => {
-                bucket.cost - bucket.rate * until.saturating_sub(now).min(2 * bucket.refill) as i64
+                bucket.cost - bucket.rate * opens_at.saturating_sub(now).min(2 * bucket.refill) as i64
             }
             Share::Fixed(_) | Share::Sliding(_) | Share::Composite(_) => 0,
         };
-        self.0.store(Known { sent: now, holds: until, level, new_at: until, until, from: 1, spread: 0 });
+        self.0.store(Known { sent: now, holds, level, new_at: opens_at, until: opens_at, from: 1, spread: 0 });
     }
 
     /// Forgets what it knew: something came back that its last answer does not tell of.
@@ -89,7 +113,10 @@ impl Known {
         let after = |lack: i64| sent + (lack as u64).div_ceil(share.rate() as u64);
         let denied = denied.filter(|(_, lack)| *lack != NEVER);
         let (from, until) = match share {
-            Share::Bucket(_) => (0, 0),
+            // What is leased of it has its place there: for so long nothing comes back, whatever the level and the rate say.
+            Share::Bucket(bucket) => denied
+                .filter(|(permits, lack)| *lack > *permits as i64 * bucket.cost - header.level)
+                .map_or((u64::MAX, 0), |(permits, lack)| (permits, after(lack))),
             Share::Fixed(window) => {
                 let ends = header.at - header.at % window.window + window.window;
                 (header.level.max(0) as u64 + 1, sent + (ends - header.now))
@@ -131,24 +158,25 @@ impl Known {
                 let need = wanted.min(2 * bucket.burst) as i64 * bucket.cost;
                 let have = if self.counts(now) { self.units(bucket, self.spread, now) } else { bucket.capacity };
                 let lack = need - have;
+                let without_room = if permits >= self.from { self.shut_for(now) } else { 0 };
                 if lack <= 0 {
-                    return Some(0);
+                    return Some(without_room);
                 }
                 // Within the spread nothing has come back yet, by what is counted here.
                 let until_counted = self.spread.saturating_sub(now.saturating_sub(self.sent));
-                Some((lack as u64).div_ceil(bucket.rate as u64) + until_counted)
+                Some(((lack as u64).div_ceil(bucket.rate as u64) + until_counted).max(without_room))
             }
             Share::Fixed(window) | Share::Sliding(window) if permits > window.permits => None,
-            Share::Fixed(_) => {
-                let shut = self.counts(now) && wanted >= self.from && now < self.until + self.spread;
-                Some(if shut { self.until + self.spread - now } else { 0 })
-            }
+            Share::Fixed(_) => Some(if wanted >= self.from { self.shut_for(now) } else { 0 }),
             Share::Composite(_) if permits > share.burst() => None,
-            Share::Sliding(_) | Share::Composite(_) => {
-                let shut = self.counts(now) && permits >= self.from && now < self.until + self.spread;
-                Some(if shut { self.until + self.spread - now } else { 0 })
-            }
+            Share::Sliding(_) | Share::Composite(_) => Some(if permits >= self.from { self.shut_for(now) } else { 0 }),
         }
+    }
+
+    /// How long asks for `from` permits are still denied.
+    #[inline]
+    fn shut_for(&self, now: Micros) -> Micros {
+        if self.counts(now) { (self.until + self.spread).saturating_sub(now) } else { 0 }
     }
 
     /// When an ask could be granted; 0 if one can be: callers may have read the clock a little earlier.
@@ -238,6 +266,27 @@ mod tests {
             assert!(many.iter().all(|known| (most / 4..=most).contains(&known.spread)), "{text}");
             assert_eq!(known(10, None).spread, 0, "{text}: who has some left waits for nothing");
         }
+    }
+
+    /// A bucket that keeps room for what is leased of it: its level and rate alone promised a permit long before there was room for one.
+    #[test]
+    fn a_bucket_without_room_is_shut_until_leases_are_forgotten() {
+        let share = Share::whole(&"token-bucket 1000/s burst 100".parse().unwrap());
+        let (cost, rate) = (share.cost(), share.rate());
+        let header = Header { now: 5, at: 5, level: 0, missing: 100 * cost };
+        let known = |permits, lack| {
+            let note =
+                Note { share: &share, header: &header, denied: Some((permits, lack)), sent: 1_000, cap: 1_000_000 };
+            Known::from(&note)
+        };
+        let without_room = known(3, 80_000 * rate);
+        let opens_in = |permits, now| without_room.opens_in(&share, permits, 0, now).unwrap();
+        assert!((80_000..=80_000 + SPREAD).contains(&opens_in(3, 1_000)), "{}", opens_in(3, 1_000));
+        assert!((40_000..=40_000 + SPREAD).contains(&opens_in(30, 41_000)), "40 are back by its level");
+        assert!(opens_in(2, 1_000) < 10_000, "there may be room for fewer");
+        assert_eq!(opens_in(3, 81_000 + SPREAD), 0);
+        // Where there is room, what is lacking is all that counts.
+        assert_eq!(known(3, 3 * cost).until, 0);
     }
 
     /// A caller that had read the clock a microsecond before the answer was noted was denied by a share that had

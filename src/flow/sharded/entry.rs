@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::SharedLimit;
+use super::ceiling::Shut;
 use super::escrow::PAUSE;
 use super::heat::Heat;
 use super::lane::{Counts, Lane, is_due};
@@ -216,13 +217,13 @@ impl Entry {
     }
 
     /// Takes over what was kept of it while it was idle.
-    pub(super) fn shut(&self, now: Micros, until: Micros) {
+    pub(super) fn take_over(&self, now: Micros, shut: Shut) {
         let view = self.view.load();
-        if now < until {
-            view.lanes.iter().for_each(|lane| lane.ceiling.shut(&lane.share, now, until));
-            self.outlook.new_at.store(until, Ordering::Relaxed);
-            self.outlook.opens_at.store(until, Ordering::Relaxed);
-            self.outlook.shut_until.store(until, Ordering::Relaxed);
+        if now < shut.holds {
+            view.lanes.iter().for_each(|lane| lane.ceiling.shut(&lane.share, now, shut));
+            self.outlook.new_at.store(shut.opens_at, Ordering::Relaxed);
+            self.outlook.opens_at.store(shut.opens_at, Ordering::Relaxed);
+            self.outlook.shut_until.store(shut.holds, Ordering::Relaxed);
         }
     }
 
@@ -231,21 +232,18 @@ impl Entry {
         self.outlook.remaining.store(facts.remaining, Ordering::Relaxed);
         self.outlook.new_at.store(now + facts.reset_after, Ordering::Relaxed);
         self.outlook.part.store(facts.part, Ordering::Relaxed);
-        let shut = || {
-            let view = self.view.load();
-            if ceilings { (view.shut_until(now), view.opens_at(now)) } else { (0, 0) }
-        };
-        let (mut until, mut opens_at) = shut();
+        let shut = || if ceilings { self.view.load().shut(now) } else { Shut::default() };
+        let mut known = shut();
         loop {
-            self.outlook.opens_at.store(opens_at, Ordering::Relaxed);
-            self.outlook.shut_until.store(until, Ordering::Relaxed);
+            self.outlook.opens_at.store(known.opens_at, Ordering::Relaxed);
+            self.outlook.shut_until.store(known.holds, Ordering::Relaxed);
             // Another shard may have answered since, or got something back, and said so before this did.
             fence(Ordering::SeqCst);
             let by_now = shut();
-            if by_now.0 >= until && by_now.1 >= opens_at {
+            if by_now.holds >= known.holds && by_now.opens_at >= known.opens_at {
                 return;
             }
-            (until, opens_at) = by_now;
+            known = by_now;
         }
     }
 
@@ -279,9 +277,10 @@ impl Entry {
         self.outlook.shut_until.store(0, Ordering::Relaxed);
     }
 
-    /// Until when no shard of it can grant anything.
-    pub(super) fn shut_until(&self, now: Micros) -> Micros {
-        self.view.load().shut_until(now)
+    /// What is kept of it while it is idle, and counts until `until` at the most.
+    pub(super) fn shut(&self, now: Micros, until: Micros) -> Shut {
+        let shut = self.view.load().shut(now);
+        Shut { holds: shut.holds.min(until), ..shut }
     }
 
     /// What this process had of each shard, also of those that the present plan has no more.

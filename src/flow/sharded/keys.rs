@@ -7,11 +7,12 @@ use std::hash::BuildHasher;
 use std::ops::Deref;
 
 use super::SharedLimit;
+use super::ceiling::Shut;
 use super::entry::Entry;
 use super::lane::Counts;
 use super::losses::Lost;
 use super::meter::Meter;
-use super::tracked::{Found, Left, Segment};
+use super::tracked::{Found, Left, Segment, Tracked};
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Decision, StoreFacts};
 use crate::error::Error;
@@ -89,7 +90,7 @@ impl SharedLimit {
         match self.keys.find(self, key) {
             Found::InUse(entry) => self.try_acquire(&entry, permits),
             Found::Without(entry) => self.try_acquire(&InUse { limit: self, entry: Some(entry) }, permits),
-            Found::Idle(shut_until) => Ok(self.shut_while_idle(key, permits, shut_until)),
+            Found::Idle(shut) => Ok(self.shut_while_idle(key, permits, shut)),
         }
     }
 
@@ -97,7 +98,7 @@ impl SharedLimit {
     pub(crate) fn denies(self: &Arc<Self>, key: &[u8], permits: u64) -> Option<Decision> {
         let entry = match self.keys.find(self, key) {
             Found::InUse(entry) | Found::Without(entry) => InUse { limit: self, entry: Some(entry) },
-            Found::Idle(shut_until) => return self.shut_while_idle(key, permits, shut_until),
+            Found::Idle(shut) => return self.shut_while_idle(key, permits, shut),
         };
         let now = self.clock.now();
         if !entry.waits.is_empty()
@@ -113,9 +114,12 @@ impl SharedLimit {
         self.shut(&entry, &view, permits, now)
     }
 
-    fn shut_while_idle(&self, key: &[u8], permits: u64, shut_until: Micros) -> Option<Decision> {
+    fn shut_while_idle(&self, key: &[u8], permits: u64, shut: Shut) -> Option<Decision> {
         let now = self.clock.now();
-        let wait = shut_until.checked_sub(now).filter(|wait| *wait > 0)?;
+        if shut.holds <= now {
+            return None;
+        }
+        let wait = shut.opens_at - now;
         self.tell_denied(key, permits, now);
         // All of it is used: what is kept of an idle key does not tell when it was.
         let reset_after = wait.max(self.defined.load().period);
@@ -223,6 +227,11 @@ impl Keys {
 }
 
 impl Keys {
+    /// Whether something waits to be given back to a shard of any of them.
+    pub(super) fn have_kept(&self) -> bool {
+        self.segments.iter().any(|segment| lock(segment).table.iter().any(Tracked::has_kept))
+    }
+
     /// At the end: what is lost of all of them.
     pub(super) fn write_off(&self) -> Lost {
         let mut lost = Lost::default();

@@ -16,6 +16,7 @@
 //! An entry that has more to it stays whole: see [`Entry::is_plain`].
 
 use super::SharedLimit;
+use super::ceiling::Shut;
 use super::entry::Entry;
 use super::fallback::span;
 use super::heat::Heat;
@@ -157,7 +158,7 @@ impl Entry {
         (key, owner): (&[u8], u64),
         definition: &Definition,
         bytes: &[u8],
-        shut_until: Micros,
+        shut: Shut,
     ) -> Self {
         let (kept, ledger, lately) = Kept::read(definition, bytes);
         let home = home_slot(&limit.name, key);
@@ -175,7 +176,7 @@ impl Entry {
         entry.home_time.store(kept.home_time * 1_000, Ordering::Relaxed);
         entry.planned_for.store(kept.planned_for, Ordering::Relaxed);
         entry.next_step.store(kept.next_step, Ordering::Relaxed);
-        entry.shut(limit.clock.now(), shut_until);
+        entry.take_over(limit.clock.now(), shut);
         entry
     }
 }

@@ -6,6 +6,7 @@ use hashbrown::HashTable;
 
 use super::SharedLimit;
 use super::call::SILENCE;
+use super::ceiling::Shut;
 use super::entry::Entry;
 use super::lane::Counts;
 use super::losses::Lost;
@@ -56,16 +57,19 @@ pub(super) enum Tracking {
     InUse(Arc<Entry>),
     /// Idle, and not split: home tells everything else with its next answer.
     Idle {
-        /// Until then no ask can be granted, by this process's clock.
+        /// Until then no ask can be granted, by this process's clock,
         shut_until: Micros,
+        /// and for about so many seconds more, if nothing comes back but by time: see [`Shut::short`].
+        further: u16,
         /// In case that home does not answer.
         lately: Meter,
     },
     /// Idle, and its shard does not answer, or did not a moment ago: what calls are decided by, and what it owes.
-    Without { shut_until: Micros, counts: Arc<Counts> },
+    Without { shut_until: Micros, further: u16, counts: Arc<Counts> },
     /// Idle, with a plan: see [`planned`](super::planned).
     Planned {
         shut_until: Micros,
+        further: u16,
         definition: Arc<Definition>,
         /// The length of the key: the plan stands behind it.
         key: u16,
@@ -78,7 +82,7 @@ pub(super) enum Found {
     /// It was idle, and is in use from now on: its calls are decided without its shard.
     Without(Arc<Entry>),
     /// Worth no question until then.
-    Idle(Micros),
+    Idle(Shut),
 }
 
 /// What nobody needs any more, to be dropped when the lock is free.
@@ -112,11 +116,15 @@ impl Segment {
     }
 
     pub(super) fn find(&mut self, limit: &SharedLimit, hash: u64, key: &[u8]) -> Found {
-        let Some(tracked) = self.table.find_mut(hash, |tracked| tracked.key() == key) else { return Found::Idle(0) };
+        let Some(tracked) = self.table.find_mut(hash, |tracked| tracked.key() == key) else {
+            return Found::Idle(Shut::default());
+        };
         match &tracked.state {
             Tracking::InUse(_) => Found::InUse(tracked.entry(limit)),
             Tracking::Without { .. } => Found::Without(tracked.entry(limit)),
-            Tracking::Idle { shut_until, .. } | Tracking::Planned { shut_until, .. } => Found::Idle(*shut_until),
+            Tracking::Idle { shut_until, further, .. } | Tracking::Planned { shut_until, further, .. } => {
+                Found::Idle(Shut::of_short(*shut_until, *further))
+            }
         }
     }
 
@@ -234,8 +242,10 @@ impl Segment {
         self.scratch.clear();
         self.scratch.extend(&entry.key);
         entry.pack(now, &mut self.scratch);
+        let (shut_until, further) = limit.shut_while_planned(entry, now).short();
         let planned = Tracking::Planned {
-            shut_until: limit.shut_while_planned(entry, now),
+            shut_until,
+            further,
             definition: share(&mut self.definitions, &entry.load().ledger.definition),
             key: entry.key.len() as u16,
         };
@@ -291,9 +301,9 @@ impl Tracked {
 
     /// In use from now on.
     fn entry(&mut self, limit: &SharedLimit) -> Arc<Entry> {
-        let idle = |counts, shut_until| {
+        let idle = |counts, shut_until, further| {
             let entry = Entry::new(limit, &self.bytes, self.hash, Some(counts), true);
-            entry.shut(limit.clock.now(), shut_until);
+            entry.take_over(limit.clock.now(), Shut::of_short(shut_until, further));
             entry
         };
         let entry = match &self.state {
@@ -301,11 +311,12 @@ impl Tracked {
                 entry.is_found.store(true, Ordering::Relaxed);
                 return Arc::clone(entry);
             }
-            Tracking::Idle { shut_until, lately } => idle(limit.counts(*lately), *shut_until),
-            Tracking::Without { shut_until, counts } => idle(Arc::clone(counts), *shut_until),
-            Tracking::Planned { shut_until, definition, key } => {
+            Tracking::Idle { shut_until, further, lately } => idle(limit.counts(*lately), *shut_until, *further),
+            Tracking::Without { shut_until, further, counts } => idle(Arc::clone(counts), *shut_until, *further),
+            Tracking::Planned { shut_until, further, definition, key } => {
                 let (key, plan) = self.bytes.split_at((*key).into());
-                Entry::unpack(limit, (key, self.hash), definition, plan, *shut_until)
+                let shut = Shut::of_short(*shut_until, *further);
+                Entry::unpack(limit, (key, self.hash), definition, plan, shut)
             }
         };
         let entry = Arc::new(entry);
@@ -361,6 +372,11 @@ impl Tracked {
         }
     }
 
+    /// Whether something waits to be given back to a shard of it.
+    pub(super) fn has_kept(&self) -> bool {
+        matches!(&self.state, Tracking::InUse(entry) if entry.load().lanes.iter().any(|lane| lane.has_kept()))
+    }
+
     /// At the end: what is lost of it.
     pub(super) fn write_off(&self) -> Lost {
         match &self.state {
@@ -378,8 +394,9 @@ impl Tracked {
             Tracking::Idle { .. } | Tracking::Planned { .. } => None,
             Tracking::Without { counts, .. } if counts.fallback.owes() => Some(counts.health.is_worth_a_try(now)),
             Tracking::Without { counts, .. } if counts.is_in_use(now) => Some(false),
-            Tracking::Without { counts, shut_until } => {
-                self.state = Tracking::Idle { shut_until: *shut_until, lately: counts.fallback.lately() };
+            Tracking::Without { counts, shut_until, further } => {
+                let (shut_until, further, lately) = (*shut_until, *further, counts.fallback.lately());
+                self.state = Tracking::Idle { shut_until, further, lately };
                 None
             }
         }
@@ -395,15 +412,17 @@ impl SharedLimit {
         entry.debts_come_home();
         let now = self.clock.now();
         // Not for longer than it would go without a word from home in use: the limit may be raised meanwhile.
-        let shut_until = if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(now + SILENCE) };
+        let shut = if self.ceiling == 0 { Shut::default() } else { entry.shut(now, now + SILENCE) };
+        let (shut_until, further) = shut.short();
         Some(match entry.lately(now) {
-            Ok(counts) => Tracking::Without { shut_until, counts },
-            Err(lately) => Tracking::Idle { shut_until, lately },
+            Ok(counts) => Tracking::Without { shut_until, further, counts },
+            Err(lately) => Tracking::Idle { shut_until, further, lately },
         })
     }
 
     /// Until when calls on a key with a plan are denied without its entry: not for longer than it goes without a question to home.
-    fn shut_while_planned(&self, entry: &Entry, now: Micros) -> Micros {
-        if self.ceiling == 0 { 0 } else { entry.shut_until(now).min(entry.asked.load(Ordering::Relaxed) + SILENCE) }
+    fn shut_while_planned(&self, entry: &Entry, now: Micros) -> Shut {
+        let until = entry.asked.load(Ordering::Relaxed) + SILENCE;
+        if self.ceiling == 0 { Shut::default() } else { entry.shut(now, until) }
     }
 }

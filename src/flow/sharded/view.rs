@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::SharedLimit;
+use super::ceiling::Shut;
 use super::job::{free, reset_after};
 use super::lane::{Counts, Lane};
 use super::meter::Meter;
@@ -121,16 +122,14 @@ impl View {
         facts
     }
 
-    /// Until when no shard can grant anything, as far as their answers tell.
-    pub(super) fn shut_until(&self, now: Micros) -> Micros {
-        let shut_until = |lane: &Arc<Lane>| lane.ceiling.known().shut_until(&lane.share, now);
-        self.lanes.iter().map(shut_until).min().unwrap_or(0)
-    }
-
-    /// When some shard could grant something, by the same; 0 if one can.
-    pub(super) fn opens_at(&self, now: Micros) -> Micros {
+    /// Until when no shard can grant anything, as far as their answers tell; and when some could, 0 if one can.
+    pub(super) fn shut(&self, now: Micros) -> Shut {
+        let holds = |lane: &Arc<Lane>| lane.ceiling.known().shut_until(&lane.share, now);
         let opens_at = |lane: &Arc<Lane>| lane.ceiling.known().opens_at(&lane.share, now);
-        self.lanes.iter().map(opens_at).min().unwrap_or(0)
+        Shut {
+            holds: self.lanes.iter().map(holds).min().unwrap_or(0),
+            opens_at: self.lanes.iter().map(opens_at).min().unwrap_or(0),
+        }
     }
 
     /// Whether some share is on its way, or all are to come home for another definition.

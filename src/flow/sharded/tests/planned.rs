@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use crate::clock::Micros;
 use crate::flow::sharded::SharedLimit;
+use crate::flow::sharded::ceiling::Shut;
 use crate::flow::sharded::entry::{Entry, Word};
 use crate::flow::sharded::meter::Meter;
 use crate::flow::sharded::planned::{Kept, Warmth};
@@ -94,7 +95,7 @@ proptest! {
 
         let mut bytes = Vec::new();
         before.pack(now, &mut bytes);
-        let after = Entry::unpack(&limit, (b"key", 7), &view.ledger.definition, &bytes, 0);
+        let after = Entry::unpack(&limit, (b"key", 7), &view.ledger.definition, &bytes, Shut::default());
         prop_assert_eq!((&after.key, after.owner, after.home), (&before.key, 7, before.home));
         prop_assert_eq!(plan(&after.load()), plan(&view));
         prop_assert_eq!(&after.load().ledger, &view.ledger);
