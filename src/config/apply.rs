@@ -25,6 +25,9 @@ pub struct Changes {
     pub applied: Vec<String>,
     /// In force once the process starts anew: the limiter goes on by what it was built with.
     pub restart: Vec<String>,
+    /// Not in force: while it was set here another process set another limit, and that one is later. Apply the file again to set
+    /// this one all the same.
+    pub overruled: Vec<String>,
 }
 
 impl Config {
@@ -33,7 +36,8 @@ impl Config {
     ///
     /// A limit that differs is [set](crate::NamedLimit::set_limit) for all processes that use it, and keeps what its keys have. It
     /// then outranks what processes define that start later, for as long as anybody uses the name and a day after that: to go back,
-    /// apply the older file, and do not only start with it. The embedded store can't change a limit.
+    /// apply the older file, and do not only start with it. Of different ones that two processes set at once the later one counts; the
+    /// other is [overruled](Changes::overruled), and is not what the next file is compared with. The embedded store can't change a limit.
     ///
     /// # Errors
     /// [`ErrorKind::NameTaken`](crate::ErrorKind::NameTaken) if the program has a new name for another limit, or as
@@ -80,7 +84,12 @@ impl Config {
                 if let Some(named) = limiter.find(name).filter(|_| known.limit != settings.limit && !limiter.is_local())
                 {
                     let set = named.set_limit(settings.limit, Carry::Keep).await;
-                    set.map_err(|error| error.noting(format_args!("limits.{name}.limit")))?;
+                    let in_force = set.map_err(|error| error.noting(format_args!("limits.{name}.limit")))?;
+                    // Known as in force, it would never be set again.
+                    if in_force != settings.limit {
+                        changes.overruled.push(path("limit"));
+                        continue;
+                    }
                     limiter.is_now(name, settings.limit);
                     known.limit = settings.limit;
                     changes.applied.push(path("limit"));
@@ -151,7 +160,8 @@ impl Config {
         }
         for (name, settings) in &new.limits {
             if !self.limits.contains_key(name) || limiter.find(name).is_none() {
-                settings.define(name, limiter, new.shadow)?;
+                // The program may have defined it before: it is new to the file, which is to be in force.
+                settings.switch(&settings.find_or_define(name, limiter)?, new.shadow)?;
                 self.limits.insert(name.clone(), settings.clone());
                 changes.applied.push(format!("limits.{name}"));
             }

@@ -183,7 +183,8 @@ impl Config {
         ["redis", "ring"].into_iter().find(|store| self.fixed.contains_key(store)).unwrap_or("embedded")
     }
 
-    /// Defines all limits of the file, and returns them by their names. Those that are there already are the same ones.
+    /// Defines all limits of the file, and returns them by their names. Those that are there already are the same ones, with the
+    /// shadow mode and the failure policy that they have by now: what was switched since is not undone.
     ///
     /// # Errors
     /// [`ErrorKind::NameTaken`] if a name stands for another limit; then none is defined.

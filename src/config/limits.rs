@@ -95,19 +95,34 @@ fn read_leases(value: &Value<'_>) -> Result<Leases, Error> {
 }
 
 impl LimitSettings {
-    /// Defines it, with all that belongs to it. `shadow` is what all limits do.
+    /// Defines it, with all that belongs to it if it is new. `shadow` is what all limits do.
     pub(super) fn define(&self, name: &str, limiter: &Limiter, shadow: bool) -> Result<NamedLimit, Error> {
+        // One that is there may have been switched since, by somebody who meant it.
+        let is_new = limiter.find(name).is_none();
+        let named = self.find_or_define(name, limiter)?;
+        if is_new {
+            self.switch(&named, shadow)?;
+        }
+        Ok(named)
+    }
+
+    /// The one that has the name, or a new one.
+    pub(super) fn find_or_define(&self, name: &str, limiter: &Limiter) -> Result<NamedLimit, Error> {
         #[cfg(feature = "redis")]
-        let named = match (self.leases, self.revision) {
-            (Some(leases), _) => limiter.define_leased(name, self.limit, leases)?,
-            (None, Some(revision)) => limiter.define_revision(name, self.limit, revision)?,
-            (None, None) => limiter.define(name, self.limit)?,
+        return match (self.leases, self.revision) {
+            (Some(leases), _) => limiter.define_leased(name, self.limit, leases),
+            (None, Some(revision)) => limiter.define_revision(name, self.limit, revision),
+            (None, None) => limiter.define(name, self.limit),
         };
         #[cfg(not(feature = "redis"))]
-        let named = limiter.define(name, self.limit)?;
+        limiter.define(name, self.limit)
+    }
+
+    /// Brings into force what can be switched at any time.
+    pub(super) fn switch(&self, named: &NamedLimit, shadow: bool) -> Result<(), Error> {
         named.set_shadow(self.shadow.unwrap_or(shadow));
         #[cfg(feature = "redis")]
         named.set_failure_policy(self.on_failure)?;
-        Ok(named)
+        Ok(())
     }
 }

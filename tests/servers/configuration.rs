@@ -1,10 +1,12 @@
 //! A limiter from a file, and another file while it is in use.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::connections::connections;
+use crate::ring_records::Toll;
 use crate::shared::{Server, eventually, left, take, url};
-use shardlimit::{Config, Limiter};
+use shardlimit::{Config, FailurePolicy, Limiter};
 
 /// A file of which some values are of no account here.
 fn file(server: &Server, more: &str) -> Config {
@@ -110,6 +112,83 @@ async fn limits_and_policies_change_with_the_file() {
         api.limit_of("bob").await.is_ok_and(|limit| limit.to_string() == "token-bucket 300/day burst 300")
     })
     .await;
+}
+
+/// What another process set later, while this one was still at it, was told as applied; and this one did not set its own any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_another_process_sets_later_is_overruled() {
+    const FIRST: &str = "token-bucket 300/day burst 300";
+    const OURS: &str = "token-bucket 600/day burst 600";
+    const THEIRS: &str = "token-bucket 900/day burst 900";
+    let (server, toll) = (Server::start(&[]), Toll::default());
+    let (way, direct) = (toll.before(&server), url(&server));
+    let read = |way: &str, limit: &str| {
+        let text = format!("redis = [{way:?}]\ndeadline = \"20s\"\ntimeout = \"20s\"\n[limits.api]\nlimit = {limit:?}");
+        Config::from_toml(&text).unwrap()
+    };
+    let (mut ours, mut theirs) = (read(&way, FIRST), read(&direct, FIRST));
+    let limiters = [&ours, &theirs].map(|config| config.builder().build().unwrap());
+    let api = ours.define(&limiters[0]).unwrap().remove("api").unwrap();
+    theirs.define(&limiters[1]).unwrap();
+
+    // Its revision is drawn by then.
+    toll.word.set(OURS.into()).unwrap();
+    let meanwhile = async {
+        eventually("it is on its way", async || toll.held.load(Ordering::SeqCst) > 0).await;
+        let changes = theirs.apply(read(&direct, THEIRS), &limiters[1]).await.unwrap();
+        assert_eq!(changes.applied, ["limits.api.limit"]);
+        assert!(changes.overruled.is_empty(), "{changes:?}");
+        toll.open.store(true, Ordering::SeqCst);
+    };
+    let (changes, ()) = tokio::join!(ours.apply(read(&way, OURS), &limiters[0]), meanwhile);
+    let changes = changes.unwrap();
+    assert_eq!(changes.overruled, ["limits.api.limit"]);
+    assert!(changes.applied.is_empty() && changes.restart.is_empty(), "{changes:?}");
+    assert_eq!(api.limit_of("bob").await.unwrap().to_string(), THEIRS);
+    assert_eq!(ours.limits().next().unwrap().1.to_string(), FIRST);
+    assert!(ours.define(&limiters[0]).is_ok(), "the name stands for what it did");
+
+    let again = ours.apply(read(&way, OURS), &limiters[0]).await.unwrap();
+    assert_eq!(again.applied, ["limits.api.limit"]);
+    assert!(again.overruled.is_empty(), "{again:?}");
+    assert_eq!(api.limit_of("bob").await.unwrap().to_string(), OURS);
+}
+
+/// A file that was read again, and whose limits were defined once more, switched off what an operator had switched on.
+#[tokio::test]
+async fn to_define_again_undoes_no_switch() {
+    let read = |more: &str| {
+        let text = format!("redis = [\"127.0.0.1:1\"]\non_failure = \"closed\"\nlimits.a.limit = \"5/day\"\n{more}");
+        Config::from_toml(&text).unwrap()
+    };
+    let b = "limits.b.limit = \"5/day\"\nlimits.b.on_failure = \"closed\"";
+    let mut config = read(b);
+    let limiter = config.builder().build().unwrap();
+    let limits = config.define(&limiter).unwrap();
+    assert!(!limits["a"].acquire("k").await.unwrap().is_allowed(), "closed");
+    limits["a"].set_shadow(true);
+    limits["b"].set_failure_policy(Some(FailurePolicy::Open)).unwrap();
+    let is_switched = async || {
+        let [a, b] = [limits["a"].acquire("k").await, limits["b"].acquire("k").await];
+        a.unwrap().is_allowed() && b.unwrap().is_allowed()
+    };
+    config.define(&limiter).unwrap();
+    read(b).define(&limiter).unwrap();
+    assert!(is_switched().await);
+    // Also of one that is gone from the file.
+    assert_eq!(config.apply(read(""), &limiter).await.unwrap().restart, ["limits.b"]);
+    assert_eq!(config.define(&limiter).unwrap().len(), 2);
+    assert!(is_switched().await);
+}
+
+#[tokio::test]
+async fn a_limit_of_the_program_goes_by_the_file_once_it_comes_there() {
+    let mut config = Config::from_toml("").unwrap();
+    let limiter = config.builder().build().unwrap();
+    let own = limiter.define("own", "1/day".parse().unwrap()).unwrap();
+    let newer = Config::from_toml("limits.own.limit = \"1/day\"\nlimits.own.shadow = true").unwrap();
+    assert_eq!(config.apply(newer, &limiter).await.unwrap().applied, ["limits.own"]);
+    assert!((0..3).all(|_| own.try_acquire("k", 1).unwrap().unwrap().is_allowed()), "shadow mode");
 }
 
 /// One name that is taken is enough: of the others none is defined.

@@ -29,15 +29,15 @@ fn record(server: &Server) -> Option<String> {
 
 /// What holds up whoever writes a certain word, on its way to any server.
 #[derive(Clone, Default)]
-struct Toll {
-    word: Arc<std::sync::OnceLock<String>>,
-    held: Arc<AtomicUsize>,
-    open: Arc<AtomicBool>,
+pub(crate) struct Toll {
+    pub(crate) word: Arc<std::sync::OnceLock<String>>,
+    pub(crate) held: Arc<AtomicUsize>,
+    pub(crate) open: Arc<AtomicBool>,
 }
 
 impl Toll {
     /// A way to the server that all who use its address go. What is written comes in one piece: it is short.
-    fn before(&self, server: &Server) -> String {
+    pub(crate) fn before(&self, server: &Server) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (toll, server) = (self.clone(), server.port);
