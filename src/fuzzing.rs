@@ -178,7 +178,11 @@ pub fn errors(data: &[u8]) {
     let from = Address { host: "10.0.0.1".into(), port: 6379 };
     for code in [&b"-"[..], b"-MOVED ", b"-ASK 7 ", b"-ERR "] {
         let line = [code, data, b"\r\n"].concat();
-        let Err(fault) = Fault::check(&from, redis::parse_redis_value(&line)) else { continue };
+        let Err(fault) =
+            Fault::check(&from, redis::parse_redis_value(&line), &|words| crate::said::said_without("", words))
+        else {
+            continue;
+        };
         if let Fault::Moved { to, .. } | Fault::Ask { to } = &fault {
             assert!(to.host.bytes().all(|byte| byte.is_ascii_graphic()), "{to}");
         }

@@ -96,6 +96,15 @@ async fn no_secret_is_ever_shown() {
         let told = all_that_shows(with(url("default", echo.port()))).await;
         assert!(told.contains(" ***?"), "{told}");
         seen.push(("a server that repeats it after the log-in", told));
+        for reply in
+            [format!("+{PASSWORD}\r\n"), format!("*1\r\n+{PASSWORD}\r\n"), format!("*2\r\n+{PASSWORD}\r\n+a\r\n")]
+        {
+            echo.attack(move |words, to| match words.first() {
+                Some(word) if word == late => Act::Done(to.write_all(reply.as_bytes())),
+                _ => Act::Honest,
+            });
+            seen.push(("a server that answers with it", all_that_shows(with(url("default", echo.port()))).await));
+        }
     }
 
     let (folder, papers) = (Folder::new("secrets"), Papers::new());

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::snapshot::{Malformed, Master, Topology};
 use crate::key::Slot;
-use crate::said::{is_host, said};
+use crate::said::is_host;
 
 /// Why a node's word was not taken.
 #[derive(Debug)]
@@ -109,7 +109,19 @@ fn number(value: &Value, what: &str) -> Result<u16, BadTopology> {
 }
 
 fn wrong(what: &str, how: &str, value: &Value) -> BadTopology {
-    BadTopology::Form(format!("{what} {how}: {}", said(&format_args!("{value:?}"))))
+    BadTopology::Form(format!("{what} {how}: {}", kind(value)))
+}
+
+/// What it is, and of what is no number not what it says: that could be anything, a password too.
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Nil => "nothing".into(),
+        Value::Int(number) => number.to_string(),
+        Value::Array(values) => format!("a list of {}", values.len()),
+        Value::BulkString(bytes) => format!("a text of {} bytes", bytes.len()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => format!("a text of {} bytes", text.len()),
+        _ => "something of another kind".into(),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
-use shardlimit::{BreakerForce, BreakerState, ErrorKind, Limiter, Slot, TopologyWatch};
+use shardlimit::{BreakerForce, BreakerState, DecidedBy, ErrorKind, FailurePolicy, Limiter, Slot, TopologyWatch};
 
 /// Waits until the watch tells that this port owns the slot.
 async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {
@@ -154,5 +154,51 @@ async fn without_a_server_calls_end_with_its_address() {
         assert_eq!(error.kind(), ErrorKind::NotSent, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
         assert_eq!(error.to_string().matches("nothing was charged").count(), 1, "said once is enough: {error}");
+    }
+}
+
+/// Calls on fresh keys of a cluster that is down, or that nobody finds, waited out their deadlines for a look that could not help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_what_lasts() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &["--cluster-require-full-coverage", "yes"]);
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let limits = [client_of(&cluster, 0), Limiter::builder().redis([format!("redis://127.0.0.1:{away}")])]
+        .map(|builder| define(builder.deadline(Duration::from_secs(2)).on_failure(FailurePolicy::Closed), "1000/day"));
+    assert!(limits[0].acquire("hot").await.unwrap().is_allowed());
+    cluster.nodes[2].server.kill();
+    let is_down = || cluster.nodes[..2].iter().all(|node| node.info("state") == "fail");
+    eventually("the others say so", async || is_down()).await;
+    for limit in limits {
+        let calls = async |keys: std::ops::Range<u32>| {
+            for number in keys {
+                let decision = limit.acquire(format!("key:{number}")).await.unwrap();
+                assert_eq!((decision.is_allowed(), decision.decided_by()), (false, DecidedBy::Fallback));
+            }
+            limit.failures().late
+        };
+        // Some find out.
+        let late = calls(0..5).await;
+        assert_eq!(calls(5..200).await, late);
+    }
+}
+
+/// As soon as it is over, they are asked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_lasted_is_over_when_they_answer() {
+    let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &["--cluster-require-full-coverage", "yes"]);
+    let limit =
+        define(client_of(&cluster, 0).deadline(Duration::from_secs(2)).on_failure(FailurePolicy::Closed), "1000/day");
+    let fresh = async |number: u32| limit.acquire(format!("key:{number}")).await.unwrap().is_allowed();
+    assert!(fresh(0).await);
+    cluster.nodes[2].server.kill();
+    let is_down = || cluster.nodes[..2].iter().all(|node| node.info("state") == "fail");
+    eventually("the others say so", async || is_down()).await;
+    for number in 1..50 {
+        assert!(!fresh(number).await, "{number}");
+    }
+    cluster.nodes[2].server.restart();
+    tokio::task::block_in_place(|| cluster.wait_until_ok());
+    for number in 1..50 {
+        eventually("each is served again", async || fresh(number).await).await;
     }
 }

@@ -1,5 +1,6 @@
 //! Opening a connection: name, socket, TLS, log-in.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::fault::Address;
 use super::stream::{Guarded, Terms};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
-use crate::said::said;
+use crate::said::said_without;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -60,18 +61,15 @@ impl Dial {
         self.log_in(socket, config).await
     }
 
-    /// Why it could not be opened, without the password: servers that do not know HELLO repeat the words that came with it.
+    /// Why it could not be opened: servers that do not know HELLO repeat the words that came with it.
     pub(super) fn explain(&self, error: &RedisError) -> String {
         let text = error.to_string();
-        said(&self.hide(text.split(", with args").next().unwrap_or_default()))
+        self.said(&text.split(", with args").next().unwrap_or_default())
     }
 
-    /// The same text without the password: a server may repeat it whenever it likes.
-    pub(super) fn hide(&self, text: &str) -> String {
-        match self.redis.password() {
-            Some(password) if !password.is_empty() => text.replace(password, "***"),
-            _ => text.into(),
-        }
+    /// What a server said, without the password.
+    pub(super) fn said(&self, words: &dyn Display) -> String {
+        said_without(self.redis.password().unwrap_or_default(), words)
     }
 
     /// To the first address of the name that answers.

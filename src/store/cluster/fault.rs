@@ -6,7 +6,7 @@ use redis::{RedisError, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::key::Slot;
-use crate::said::{is_host, said};
+use crate::said::is_host;
 use crate::topology::Master;
 
 /// Why a request has no answer yet. Each kind stands for one reaction of the router.
@@ -53,16 +53,20 @@ impl fmt::Display for Address {
 }
 
 impl Fault {
-    /// Tells answers from faults. `from` is who spoke.
-    pub(crate) fn check(from: &Address, reply: Result<Value, RedisError>) -> Result<Value, Self> {
+    /// Tells answers from faults. `from` is who spoke, and `said` how its words may be shown.
+    pub(crate) fn check(
+        from: &Address,
+        reply: Result<Value, RedisError>,
+        said: &dyn Fn(&dyn fmt::Display) -> String,
+    ) -> Result<Value, Self> {
         match reply {
             Ok(Value::ServerError(error)) => {
-                Err(Self::of_code(from, error.code(), error.details().unwrap_or_default()))
+                Err(Self::of_code(from, error.code(), error.details().unwrap_or_default(), said))
             }
             Ok(value) => Ok(value),
             // What the server said comes as an error too where the crate's own cluster client passes it on.
             Err(error) => match error.code() {
-                Some(code) => Err(Self::of_code(from, code, error.detail().unwrap_or_default())),
+                Some(code) => Err(Self::of_code(from, code, error.detail().unwrap_or_default(), said)),
                 // The crate does not say whether a broken connection broke before or after it wrote.
                 None => Err(Self::Unknown(format!("{from}: {}", said(&error)))),
             },
@@ -71,7 +75,7 @@ impl Fault {
 
     /// The reply table. Exhaustive by its last arm: an error that is not known proves nothing but that the server
     /// refused; our scripts write last, so an error from inside one means that nothing was charged.
-    fn of_code(from: &Address, code: &str, detail: &str) -> Self {
+    fn of_code(from: &Address, code: &str, detail: &str, said: &dyn Fn(&dyn fmt::Display) -> String) -> Self {
         let said = || format!("{from} says {}", said(&format_args!("{code} {detail}")));
         match code {
             "MOVED" => {
@@ -86,17 +90,6 @@ impl Fault {
             "READONLY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" => Self::Unavailable(said()),
             // OOM, NOREPLICAS, MISCONF, BUSY, NOPERM, WRONGTYPE, NOAUTH, ERR and whatever else there will be.
             _ => Self::Refused(said()),
-        }
-    }
-
-    /// The same with other words for what was said.
-    pub(super) fn told(self, other: impl FnOnce(&str) -> String) -> Self {
-        match self {
-            Self::Unavailable(said) => Self::Unavailable(other(&said)),
-            Self::Refused(said) => Self::Refused(other(&said)),
-            Self::NotSent(why) => Self::NotSent(other(&why)),
-            Self::Unknown(why) => Self::Unknown(other(&why)),
-            Self::Moved { .. } | Self::Ask { .. } | Self::TryAgain | Self::Left | Self::NoScript => self,
         }
     }
 
@@ -148,14 +141,15 @@ fn redirect(from: &Address, detail: &str) -> Option<(Slot, Address)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::said::said_without;
 
     fn from() -> Address {
         Address { host: "10.0.0.1".into(), port: 6379 }
     }
 
-    fn fault(said: &str) -> Fault {
-        let bytes = format!("-{said}\r\n");
-        Fault::check(&from(), redis::parse_redis_value(bytes.as_bytes())).unwrap_err()
+    fn fault(words: &str) -> Fault {
+        let bytes = format!("-{words}\r\n");
+        Fault::check(&from(), redis::parse_redis_value(bytes.as_bytes()), &|words| said_without("", words)).unwrap_err()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!   `breaker`: whether it is asked at all.
 //! * `stream`, `scanner`: end a connection whose server sends too much, or too slowly.
 //! * `router`: each `request` to the master that owns its slot, and what every reply means (`fault`). `budget`: how often it is
-//!   sent again.
+//!   sent again. `trouble`: for what nobody waits any more.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
 //! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
@@ -27,6 +27,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
+mod trouble;
 mod view;
 mod watcher;
 

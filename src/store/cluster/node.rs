@@ -11,7 +11,7 @@ use super::dial::Dial;
 use super::fault::{Address, Fault};
 use super::link::{Link, Up, Waiting};
 use super::settings::{Patience, Settings};
-use crate::said::said;
+use super::trouble::Trouble;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 
@@ -27,6 +27,8 @@ pub(crate) struct Node {
     /// Rung when a connection is lost.
     pub(super) lost: Arc<Notify>,
     pub breaker: Breaker,
+    /// It can't serve.
+    pub(super) trouble: Trouble,
     pub(super) patience: Patience,
     pub(super) born: Instant,
 }
@@ -42,6 +44,7 @@ impl Node {
             closed,
             lost,
             breaker: Breaker::new(patience.breaker),
+            trouble: Trouble::default(),
             patience,
             born: Instant::now(),
         }
@@ -50,11 +53,6 @@ impl Node {
     /// Whether it can be asked without opening a connection first.
     pub(crate) fn is_connected(&self) -> bool {
         self.links.iter().any(Link::is_up)
-    }
-
-    /// What a server said, without the password.
-    pub(super) fn hide(&self, said: &str) -> String {
-        self.dial.hide(said)
     }
 
     /// Sends one command; with `asking`, together with ASKING in one pipeline, so that nothing comes between them.
@@ -111,7 +109,7 @@ impl Node {
         if reply.as_ref().is_err_and(redis::RedisError::is_unrecoverable_error) {
             self.forget(&up);
         }
-        let answer = Fault::check(&self.address, reply).map_err(|fault| fault.told(|said| self.hide(said)))?;
+        let answer = Fault::check(&self.address, reply, &|words| self.dial.said(words))?;
         if !matches!(answer, Value::Array(_)) {
             // Not even of the right kind: answers and requests may have come out of step.
             self.forget(&up);
@@ -169,7 +167,7 @@ impl Node {
             pipeline.add_command(command.clone());
         }
         let replies = up.opened.connection.clone().send_packed_commands(&pipeline, 0, commands.len()).await;
-        let told = |error| self.hide(&said(&up.opened.explain(error)));
+        let told = |error| self.dial.said(&up.opened.explain(error));
         replies.map_err(|error| Fault::Unknown(format!("{}: {}", self.address, told(error))))
     }
 
@@ -237,9 +235,10 @@ impl Node {
 
 /// The reply to TIME, in µs.
 pub(super) fn clock_of(reply: Value) -> Result<u64, Fault> {
-    let wrong = |why: &dyn std::fmt::Display| Fault::Refused(format!("TIME: {}", said(why)));
-    let (seconds, micros): (u64, u64) = redis::from_redis_value(reply).map_err(|error| wrong(&error))?;
+    let wrong = |why| Fault::Refused(format!("TIME {why}"));
+    let (seconds, micros): (u64, u64) =
+        redis::from_redis_value(reply).map_err(|_| wrong("was not answered with two numbers"))?;
     let clock = seconds.checked_mul(1_000_000).and_then(|clock| clock.checked_add(micros));
     // What scripts can compute with.
-    clock.filter(|clock| *clock < 1 << 53).ok_or_else(|| wrong(&"is no moment of these centuries"))
+    clock.filter(|clock| *clock < 1 << 53).ok_or_else(|| wrong("is no moment of these centuries"))
 }

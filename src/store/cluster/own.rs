@@ -18,6 +18,7 @@ use super::request::Request;
 use super::rest::Rest;
 use crate::key::Slot;
 use crate::observe;
+use crate::said::said_without;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::topology::{Topology, parse};
@@ -128,7 +129,7 @@ impl OwnConnection {
             replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
         };
         match timeout(self.timeout, request).await {
-            Ok(reply) => Fault::check(&cluster(), reply),
+            Ok(reply) => Fault::check(&cluster(), reply, &|words| said_without("", words)),
             Err(_) => Err(Fault::Unknown(format!("no answer from the cluster within {:?}", self.timeout))),
         }
     }

@@ -14,6 +14,7 @@ use super::node::{Node, clock_of};
 use super::request::Request;
 use super::rest::Rest;
 use super::settings::Settings;
+use super::trouble::Trouble;
 use super::view::View;
 use crate::breaker::BreakerForce;
 use crate::key::Slot;
@@ -49,6 +50,8 @@ pub(crate) struct Router {
     wanted: AtomicBool,
     /// How often the watcher has looked, and what it last failed with.
     looked: watch::Sender<Look>,
+    /// Nobody owns a slot that was asked for.
+    unowned: Trouble,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,6 +77,7 @@ impl Router {
             rest: Rest::new(),
             wanted: AtomicBool::new(false),
             looked: watch::Sender::default(),
+            unowned: Trouble::default(),
         }
     }
 
@@ -130,33 +134,37 @@ impl Router {
         self.budget.earn();
         let mut command = request.command(by_source);
         loop {
-            let mut was_asked = true;
+            let (mut was_asked, mut is_lasting) = (true, false);
             let node = match to.take() {
                 Some(node) => Ok(node),
                 None => self.node_for(request).await,
             };
-            let reply = match node {
+            let fault = match node {
                 Ok(node) => match node.call(&command, asking, request.sent).await {
+                    Ok(answer) => {
+                        node.trouble.is_over();
+                        return Ok(answer);
+                    }
                     Err(Fault::NoScript) if !by_source => {
                         by_source = true;
                         command = request.command(by_source);
                         to = Some(node);
                         continue;
                     }
-                    Err(Fault::TryAgain) if asking => {
-                        to = Some(node);
-                        Err(Fault::TryAgain)
+                    Err(fault) => {
+                        match fault {
+                            Fault::TryAgain if asking => to = Some(node),
+                            Fault::Unavailable(_) => is_lasting = self.is_lasting(&node.trouble),
+                            _ => {}
+                        }
+                        fault
                     }
-                    reply => reply,
                 },
                 Err(fault) => {
                     was_asked = false;
-                    Err(fault)
+                    is_lasting = matches!(fault, Fault::Unavailable(_)) && self.is_lasting(&self.unowned);
+                    fault
                 }
-            };
-            let fault = match reply {
-                Ok(answer) => return Ok(answer),
-                Err(fault) => fault,
             };
             match &fault {
                 Fault::Moved { .. } | Fault::Ask { .. } if self.ring.is_some() => {
@@ -187,6 +195,12 @@ impl Router {
                         Box::pin(ring.clear(self, request.slot, request.key)).await?;
                     }
                 }
+                // Another look will not help either: the failure policy decides at once, for as long as it lasts.
+                Fault::Unavailable(_) if is_lasting => {
+                    // Who owns a slot nobody knows where no look has come to anything.
+                    let why = self.failure().filter(|_| !was_asked);
+                    return Err(why.map_or(fault, Fault::NotSent));
+                }
                 Fault::Unavailable(_) => redirects = REDIRECTS,
                 Fault::NoScript | Fault::Refused(_) | Fault::NotSent(_) | Fault::Unknown(_) => return Err(fault),
             }
@@ -207,6 +221,10 @@ impl Router {
                 }
             }
         }
+    }
+
+    fn is_lasting(&self, trouble: &Trouble) -> bool {
+        trouble.is_lasting(self.looked.borrow().count)
     }
 
     /// The clock of each slot's master, in µs: what `install` is bound to.
@@ -396,6 +414,7 @@ impl Router {
         let topology = Arc::new(topology);
         self.view.store(Arc::new(View { topology: Arc::clone(&topology), nodes }));
         self.topology.send_replace(topology);
+        self.unowned.is_over();
         self.rest.disturb();
     }
 

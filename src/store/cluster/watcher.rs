@@ -11,7 +11,6 @@ use super::fault::{Address, Fault};
 use super::node::Node;
 use super::router::Router;
 use crate::observe;
-use crate::said::said;
 use crate::sync::Arc;
 use crate::topology::{Topology, parse};
 
@@ -75,7 +74,7 @@ async fn describe_by(node: &Arc<Node>) -> Result<Topology, String> {
             let Address { host, port } = &node.address;
             return Ok(parse::single_server(host, *port));
         }
-        return Err(format!("{} says {}", node.address, node.hide(&said(error))));
+        return Err(format!("{} says {}", node.address, node.dial.said(error)));
     }
     parse::topology(&node.address.host, slots, info).map_err(|bad| {
         observe::topology_refused(&node.address, &bad);
