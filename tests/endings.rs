@@ -70,9 +70,9 @@ async fn use_it(cluster: &Cluster) -> (Limiter, NamedLimit, NamedLimit, u64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limiter_that_is_dropped_leaves_nothing_behind() {
     let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
-    // What the process makes once.
+    // What the process makes once. It is gone when what it had leased has expired and is back.
     drop(use_it(&cluster).await);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let before = things();
     for _ in 0..5 {
         drop(use_it(&cluster).await);
@@ -86,7 +86,7 @@ async fn a_limiter_whose_servers_are_gone_leaves_nothing_behind() {
     let mut cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
     // What the process makes once.
     drop(use_it(&cluster).await);
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let before = things();
     let (limiter, limit, leased, _) = use_it(&cluster).await;
     cluster.nodes.iter_mut().for_each(|node| node.server.kill());
@@ -179,8 +179,18 @@ async fn a_limiter_that_is_shut_down_returns_what_it_holds() {
     assert_eq!(left(&watcher, "hot").await, 3_000 - 50);
     let watcher = other.define("leased", LEASED.parse().unwrap()).unwrap();
     assert_eq!(left(&watcher, "hot").await, 30_000_000 - spent);
-    // One that was never used has nothing to end.
-    Limiter::builder().redis(["127.0.0.1:1"]).build().unwrap().shutdown(HANGS).await.unwrap();
+    // One that was never used has nothing to end, and does not begin after that.
+    let unused = client_of(&cluster, 0).build().unwrap();
+    let limit = unused.define_leased("leased", LEASED.parse().unwrap(), Leases::new()).unwrap();
+    let before = things();
+    unused.shutdown(HANGS).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(limit.peek("hot").await.unwrap_err().kind(), ErrorKind::NotSent);
+        assert_eq!(limit.reset("hot").await.unwrap_err().kind(), ErrorKind::NotSent);
+        assert_eq!(limit.plan("hot").await.unwrap_err().kind(), ErrorKind::NotSent);
+        assert_eq!(unused.return_leases(HANGS).await.unwrap_err().kind(), ErrorKind::NotSent);
+    }
+    assert!(things().are_within(before), "{:?} after {before:?}", things());
     Limiter::local().shutdown(HANGS).await.unwrap();
 }
 

@@ -130,8 +130,9 @@ impl Engine {
     ) -> Option<(bool, T)> {
         self.is_shut.store(true, Ordering::Relaxed);
         self.shut.cancel();
-        // One that never started has nothing to end.
-        let Some(Ok(runtime)) = self.runtime.get() else { return Some((true, last())) };
+        // One that never started has nothing to end, and does not start any more.
+        let never = self.runtime.get_or_init(|| Err(was_shut_down()));
+        let Ok(runtime) = never else { return Some((true, last())) };
         // Another one that ends first must not take it away from this one.
         let life = lock(&runtime.life).clone();
         if matches!(life, Life::Over) {
