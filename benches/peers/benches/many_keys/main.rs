@@ -13,9 +13,8 @@ use std::time::Instant;
 
 use callers::{BURST, Bare, BareCaller, Draw, Ours, RATE};
 use pass::{Found, Job};
-use redis::cmd;
 use shardlimit_peers::chart::{Bars, Scale, Series};
-use shardlimit_peers::cluster::{self, Cluster};
+use shardlimit_peers::cluster::{self, Cluster, cluster_runs};
 use shardlimit_peers::load::{Load, closed_loop, runtime};
 use shardlimit_peers::{Defaults, Figures, Options, Results, Rounds, Table, count, machine, number};
 
@@ -108,27 +107,14 @@ fn memory_table(what: &str, memory: &[(usize, Found)], keys: u64) -> Table {
 
 /// The figures of a load, with the script runs that the masters counted meanwhile.
 fn with_runs(cluster: &Cluster, load: impl FnOnce() -> Load) -> Figures {
-    let (before, began) = (runs(cluster), Instant::now());
+    let (before, began) = (cluster_runs(cluster), Instant::now());
     let load = load();
-    let runs = (runs(cluster) - before) as f64;
+    let runs = (cluster_runs(cluster) - before) as f64;
     let calls = load.calls as f64;
     load.figures()
         .with("runs", runs / began.elapsed().as_secs_f64())
         .with("batch", calls / runs)
         .with("denied", load.denied as f64 / load.decisions as f64)
-}
-
-/// Script runs of all masters since they were started.
-fn runs(cluster: &Cluster) -> u64 {
-    let of = |node: &cluster::Node| -> u64 {
-        let stats: String = node.ask(cmd("INFO").arg("commandstats"));
-        let runs = |line: &str| {
-            let calls = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
-            calls.split(',').next()?.parse::<u64>().ok()
-        };
-        stats.lines().filter_map(runs).sum()
-    };
-    cluster.nodes.iter().map(of).sum()
 }
 
 fn load_table(results: &Results) -> Table {
