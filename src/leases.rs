@@ -70,8 +70,9 @@ impl Leases {
     /// burst, whatever is given back when. So no interval of length t sees more than burst + rate · t, as without leases.
     ///
     /// For buckets. A shard is not told what was spent, so it keeps the room for two to four times the [`ttl`](Leases::ttl): a burst
-    /// below rate · 4 · ttl is refused, for then the rate could not be had. A fixed window needs no such thing: its leases end with it. A
-    /// sliding window has no burst in which there could be room.
+    /// below rate · (4 · ttl + horizon) is refused, for then the rate could not be had. All processes that lease from the limit have to have it, with the
+    /// same ttl: by that the shard judges what is given back. A fixed window needs no such thing: its leases end with it. A sliding window
+    /// has no burst in which there could be room.
     ///
     /// ```
     /// # use shardlimit::{Leases, Limiter}; use std::time::Duration;
@@ -108,9 +109,15 @@ impl Leases {
     }
 
     /// For how long a shard keeps room for what is leased of it, at the least: what expires comes back within half a ttl more, and a
-    /// request.
+    /// request. At the most it is twice as long.
     pub(crate) fn room_for(&self) -> Duration {
         2 * self.ttl
+    }
+
+    /// Whether a bucket of so many units, of which so many come back each microsecond, has room for all that leases may take of it.
+    /// Its limit may be another than the one that was defined with them.
+    pub(crate) fn have_room_in(&self, capacity: i64, rate: i64) -> bool {
+        !self.within_burst || i128::from(capacity) >= i128::from(rate) * (2 * self.room_for()).as_micros() as i128
     }
 
     /// Whether they fit the limit.
@@ -136,18 +143,19 @@ impl Leases {
         }
     }
 
-    /// As many as come back while they are counted, at the longest, have to have room.
+    /// As many as come back while they are counted, at the longest, have to have room, and those that come back until the next lease.
     fn check_room(&self, limit: Limit) -> Result<(), Error> {
         let (rate, period) = (u128::from(limit.permits()), limit.period().as_micros());
-        let most = (2 * self.room_for().as_micros() * rate).div_ceil(period);
+        let (room_for, horizon) = (2 * self.room_for(), self.horizon);
+        let most = ((room_for + horizon).as_micros() * rate).div_ceil(period);
         if u128::from(limit.burst()) >= most {
             return Ok(());
         }
-        let longest = Duration::from_micros((u128::from(limit.burst()) * period / (4 * rate)) as u64);
+        let all = Duration::from_micros((u128::from(limit.burst()) * period / rate) as u64);
         let message = format!(
-            "four times {:?} of \"{limit}\" are {most} permits, more than its burst; use a ttl of {longest:?} at the most, or a larger \
-             burst",
-            self.ttl
+            "four times the ttl and the horizon, {:?}, of \"{limit}\" are {most} permits, more than its burst, which is {all:?} of it; use \
+             a shorter ttl, or a larger burst",
+            room_for + horizon
         );
         Err(Error::new(ErrorKind::InvalidSetting, "ttl", message))
     }

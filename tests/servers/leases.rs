@@ -234,9 +234,10 @@ fn settings_that_do_not_fit_are_errors() {
         ("horizon", bucket, Leases::new().horizon(Duration::ZERO)),
         ("horizon", bucket, Leases::new().horizon(ms(51)).ttl(ms(50))),
         ("ttl", bucket, Leases::new().ttl(ms(10_001))),
-        // Four times 25 ms of it are its burst.
-        ("ttl", bucket, Leases::new().ttl(ms(26)).within_burst()),
-        ("ttl", "leaky-bucket 1000/s capacity 100", Leases::new().ttl(ms(26)).within_burst()),
+        // Four times 20 ms of it, and the horizon, are its burst.
+        ("ttl", bucket, Leases::new().ttl(ms(21)).within_burst()),
+        ("ttl", bucket, Leases::new().ttl(ms(22)).horizon(ms(13)).within_burst()),
+        ("ttl", "leaky-bucket 1000/s capacity 100", Leases::new().ttl(ms(21)).within_burst()),
         ("within_burst", "sliding-window 1000/s", Leases::new().within_burst()),
         ("within_burst", "sliding-log 1000/s", Leases::new().within_burst()),
     ];
@@ -245,10 +246,11 @@ fn settings_that_do_not_fit_are_errors() {
         assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, field), "{text}, {leases:?}: {error}");
     }
     let define = |leases| limiter.define_leased("api", bucket.parse().unwrap(), leases);
-    let strict = define(Leases::new().ttl(ms(25)).within_burst()).unwrap();
+    let strict = define(Leases::new().ttl(ms(20)).within_burst()).unwrap();
     assert_eq!(strict.limit().burst(), 100, "none of the errors has taken the name");
-    assert!(define(Leases::new().ttl(ms(25)).within_burst()).is_ok(), "the same again is the same limit");
-    for other in [Leases::new().ttl(ms(24)).within_burst(), Leases::new().ttl(ms(25)), Leases::new()] {
+    assert!(define(Leases::new().ttl(ms(20)).within_burst()).is_ok(), "the same again is the same limit");
+    let shorter = Leases::new().ttl(ms(20)).horizon(ms(19)).within_burst();
+    for other in [shorter, Leases::new().ttl(ms(20)), Leases::new()] {
         assert_eq!(define(other).unwrap_err().kind(), ErrorKind::NameTaken, "{other:?}");
     }
     assert_eq!(limiter.define("api", bucket.parse().unwrap()).unwrap_err().kind(), ErrorKind::NameTaken);
@@ -294,11 +296,81 @@ async fn a_limit_that_is_set_has_to_fit_its_leases() {
     let (admitted, by_leases) = call(&limit, "hot", 2, 200).await;
     assert!(admitted == 400 && by_leases > 10, "{by_leases} of {admitted} by leases");
     let set = async |text: &str| limit.set_limit_of("hot", text.parse().unwrap(), Carry::Keep).await;
-    let error = set("token-bucket 10000/s burst 799").await.unwrap_err();
+    let error = set("token-bucket 10000/s burst 899").await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::InvalidSetting, "ttl"), "{error}");
     set("pacing-queue 1000/s capacity 1000").await.unwrap();
     // What was taken ahead before that has expired by then.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let (_, by_leases) = call(&limit, "hot", 2, 20).await;
     assert_eq!(by_leases, 0, "nobody takes turns ahead");
+}
+
+/// Leases given back were turned away where more requests were under way than may be, and nobody heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_of_many_keys_go_back_however_few_requests_may_be_under_way() {
+    const KEYS: usize = 60;
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let (limiter, limit) = leased(client_of(&cluster, 0).max_in_flight(12), crate::shared::SPLIT[0], long());
+    let (mut admitted, mut by_leases) = (Vec::new(), 0);
+    for number in 0..KEYS {
+        let key = format!("key:{number}");
+        limit.plan(&key).await.unwrap();
+        let (all, of_them) = call(&limit, &key, 1, 40).await;
+        admitted.push((key, all));
+        by_leases += of_them;
+    }
+    assert!(by_leases > 10 * KEYS as u64, "{by_leases}: this tests nothing");
+    limiter.shutdown(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(limit.failures().unreturned, 0);
+    let other = crate::shared::define(client_of(&cluster, 1), crate::shared::SPLIT[0]);
+    for (key, admitted) in admitted {
+        assert_eq!(left(&other, &key).await, BURST - admitted, "{key}");
+    }
+}
+
+/// What is leased while shards are reset one after the other was charged to one that was as new already, and then forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_takes_nothing_of_what_comes_after_it() {
+    const LIMIT: u64 = 300_000;
+    let cluster = Cluster::start(3, 0, Layout::Contiguous, &[]);
+    let text = format!("fixed-window {LIMIT}/365days");
+    let (limiter, limit) = leased(client_of(&cluster, 0), &text, long());
+    limit.plan("hot").await.unwrap();
+    let hot = limit.handle("hot").unwrap();
+    for round in 0..300 {
+        // Those who find nothing have the purse filled meanwhile.
+        for _ in 0..round % 7 {
+            let _ = hot.try_acquire(200).unwrap();
+        }
+        hot.reset().await.unwrap();
+        limiter.return_leases(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(left(&limit, "hot").await, LIMIT, "round {round}");
+    }
+}
+
+/// Of a limit that is set by somebody who does not lease, nobody asked whether leases have room: most of its rate was lost, or they were
+/// taken without any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_others_set_is_leased_if_it_has_room() {
+    let server = Server::start(&[]);
+    let leases = Leases::new().horizon(Duration::from_millis(10)).ttl(Duration::from_millis(20)).within_burst();
+    let (_limiter, limit) = leased(client(&server), "token-bucket 10000/s burst 1000", leases);
+    let others = crate::shared::define(client(&server), "token-bucket 10000/s burst 1000");
+    for (text, is_leased) in [
+        ("token-bucket 10000/s burst 500", false),
+        ("sliding-window 10000/s", false),
+        ("token-bucket 10000/s burst 2000", true),
+    ] {
+        others.set_limit_of("hot", text.parse().unwrap(), Carry::Keep).await.unwrap();
+        // It is known, and what was taken ahead before that has expired.
+        eventually("it is known", async || {
+            let _ = limit.acquire("hot").await.unwrap();
+            limit.limit_of("hot").await.unwrap().to_string() == text
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (admitted, by_leases) = call(&limit, "hot", 2, 150).await;
+        assert_eq!(by_leases > 10, is_leased, "{text}: {by_leases} of {admitted} by leases");
+        assert!(is_leased || by_leases == 0, "{text}: {by_leases} by leases");
+    }
 }

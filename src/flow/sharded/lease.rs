@@ -25,6 +25,10 @@ const PART: u64 = 4;
 
 /// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
 const PARTS: u64 = 16;
+/// Of so many keys leases are given back together: more would be a crowd,
+const TOGETHER: usize = 256;
+/// and so often it is looked whether they have arrived.
+const ARRIVAL: Duration = Duration::from_millis(1);
 /// After so many keys that are looked through in a row, purses that are low come first, and other tasks.
 const ROW: usize = 32;
 
@@ -81,6 +85,17 @@ impl Leasing {
     /// For how long the shard is to keep room for what is leased of it; 0: not at all.
     fn held_for(&self, share: &Share) -> Micros {
         if matches!(share, Share::Bucket(bucket) if !bucket.paced) { self.held_for } else { 0 }
+    }
+
+    /// Whether permits may be taken ahead from such a share. Its limit may be another by now than the one that was defined here.
+    fn fits(&self, share: &Share) -> bool {
+        match share {
+            // Who comes when is the whole point of a queue.
+            Share::Bucket(bucket) => !bucket.paced && self.leases.have_room_in(bucket.capacity, bucket.rate),
+            Share::Fixed(_) => true,
+            Share::Sliding(_) => self.held_for == 0,
+            Share::Composite(_) => false,
+        }
     }
 
     /// What gives a lease back.
@@ -144,7 +159,8 @@ impl SharedLimit {
             let turn = entry.next_turn(&view, now);
             self.selector.select(&Candidates { lanes: &view.lanes, turn, now })
         };
-        for step in 0..entry.load().lanes.len() {
+        let shards = entry.load().lanes.len();
+        for step in 0..shards {
             let (view, now) = (entry.view(), self.clock.now());
             let most: u64 = view.lanes.iter().map(|lane| lane.burst / PART).sum();
             let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon).min(most);
@@ -152,9 +168,7 @@ impl SharedLimit {
             let wanted = target.saturating_sub(purse.held());
             let lane = &view.lanes[first.wrapping_add(step) % view.lanes.len()];
             let permits = wanted.min(lane.burst / PART).min(lane.most(now));
-            // Who comes when is the whole point of a queue, also where the limit has become one since.
-            let can_lease = !lane.share.is_paced() && !matches!(lane.share, Share::Composite(_));
-            if permits == 0 || !can_lease || !lane.is_open(1, now) {
+            if permits == 0 || !leasing.fits(&lane.share) || !lane.is_open(1, now) {
                 continue;
             }
             let work = Work::Lease { permits, held_for: leasing.held_for(&lane.share) as u32 };
@@ -274,37 +288,42 @@ impl SharedLimit {
         leasing.returns.fetch_add(1, Ordering::AcqRel);
         let entries = leasing.parts.iter().flat_map(|part| lock(&part.leased).entries.clone());
         let entries: Vec<Arc<Entry>> = entries.collect();
-        let mut returned = Vec::new();
-        for entry in &entries {
-            let Some(purse) = &entry.purse else { continue };
-            let view = entry.view();
-            for Lease { charge, .. } in purse.take_back(None) {
-                if let Some(lane) = lane_of(&view, &charge) {
-                    let refund = Box::new(leasing.unspent(lane, &charge, self.clock.now()));
-                    returned.push(self.put(entry, lane, Work::Refund(refund)));
-                }
+        for some in entries.chunks(TOGETHER) {
+            for entry in some {
+                self.hand_back(entry, entry.purse.as_ref().map(|purse| purse.take_back(None)).unwrap_or_default());
             }
-            // What has expired may be on its way back already: a look is answered after it.
-            returned.extend(view.lanes.iter().map(|lane| self.put(entry, lane, Work::Look)));
+            // What has expired may have been on its way back already: that is waited for as well.
+            while some.iter().any(|entry| entry.is_giving_back()) {
+                tokio::time::sleep(ARRIVAL).await;
+            }
         }
-        let mut all = true;
-        for refund in returned {
-            // What was charged to a grant that is no more is void.
-            all &= matches!(refund.await, Ok(_) | Err(Miss::Stale));
+        for entry in entries {
+            self.let_go(entry);
         }
         // What could not be sent waits for a round that may never come, also of keys that have fallen quiet since; and some may have been
         // lost before this.
-        self.losses.news() == 0 && all && !self.keys.have_kept()
+        self.losses.news() == 0 && !self.keys.have_kept()
     }
 }
 
-/// Whoever fills a key's purse says so until he is done, or gone.
-struct Filling(Arc<Entry>);
+/// Whoever fills a key's purse, or has it stay as it is, says so until he is done, or gone.
+pub(super) struct Filling(Arc<Entry>);
+
+impl Filling {
+    /// Nobody fills it until this is dropped.
+    ///
+    /// # Cancel safety
+    /// It is left as it was.
+    pub(super) async fn keep_off(entry: &Arc<Entry>, purse: &Purse) -> Self {
+        purse.occupy().await;
+        Self(Arc::clone(entry))
+    }
+}
 
 impl Drop for Filling {
     fn drop(&mut self) {
         if let Some(purse) = &self.0.purse {
-            purse.refilling.store(false, Ordering::Release);
+            purse.rest();
         }
     }
 }

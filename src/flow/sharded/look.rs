@@ -4,10 +4,11 @@ use super::SharedLimit;
 use super::entry::Entry;
 use super::further::ATTEMPTS;
 use super::job::{Miss, Outcome, Work};
+use super::lease::Filling;
 use super::view::View;
 use crate::clock::Micros;
 use crate::decision::{DecidedBy, Peek, StoreFacts};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
 impl SharedLimit {
@@ -37,12 +38,20 @@ impl SharedLimit {
     /// # Cancel safety
     /// Some shards may be reset and others not.
     pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>, within: Option<Micros>) -> Result<(), Error> {
-        let reset = self.on_all(entry, Work::Reset, self.due(within)).await;
-        // What was taken ahead is void: the shards are as new without it, or may be.
-        if let Some(purse) = &entry.purse {
-            drop(purse.take_back(None));
-        }
-        let (view, _) = reset?;
+        let due = self.due(within);
+        // What was taken ahead is void: the shards are as new without it, or may be. Nothing more is taken meanwhile: of one shard
+        // it would be charged before it is as new, of another one after that.
+        let _stays_empty = match &entry.purse {
+            None => None,
+            Some(purse) => {
+                let message = "permits are being leased, and that took too long; nothing was reset; try again";
+                let late = || Error::new(ErrorKind::NotSent, "deadline", message);
+                let filling = self.before(due, Filling::keep_off(entry, purse)).await.ok_or_else(late)?;
+                drop(purse.take_back(None));
+                Some(filling)
+            }
+        };
+        let (view, _) = self.on_all(entry, Work::Reset, due).await?;
         view.lanes.iter().for_each(|lane| entry.open(lane));
         Ok(())
     }

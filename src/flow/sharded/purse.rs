@@ -3,7 +3,10 @@
 //! Each thread spends from a stripe of its own, so that cores do not fight over a cache line. A stripe that is empty takes
 //! a slice of the reserve, and where that is empty too, what others have. Permits of one call come from one charge.
 
+use std::pin::pin;
+
 use crossbeam_utils::CachePadded;
+use tokio::sync::Notify;
 
 use crate::clock::Micros;
 use crate::decision::Charge;
@@ -21,8 +24,10 @@ pub(super) struct Purse {
     missed: AtomicU64,
     /// Below this the reserve is to be refilled.
     low: AtomicU64,
-    /// Somebody is at it.
+    /// Somebody is at it, or sees to it that nobody is,
     pub refilling: AtomicBool,
+    /// and wakes those who wait for that.
+    rests: Notify,
     /// The limit's list of keys with leases has this one.
     listed: AtomicBool,
     pub recent: Mutex<Use>,
@@ -58,6 +63,12 @@ impl Use {
     }
 }
 
+/// More than threads can run at once on a few cores: of those that do, hardly two have the same one. On many it is one for each: they are
+/// all looked through before a denial, and each takes 128 bytes.
+fn stripes(cores: usize) -> usize {
+    (4 * cores).min(16).max(cores).next_power_of_two()
+}
+
 /// One thread's part, or what nobody has taken yet.
 #[derive(Default)]
 struct Stripe {
@@ -91,6 +102,7 @@ impl Purse {
             missed: AtomicU64::new(0),
             low: AtomicU64::new(0),
             refilling: AtomicBool::new(false),
+            rests: Notify::new(),
             listed: AtomicBool::new(false),
             recent: Mutex::default(),
             seen: AtomicU64::new(0),
@@ -146,12 +158,31 @@ impl Purse {
     /// Adds what a shard has granted.
     pub(super) fn add(&self, lease: Lease) {
         if self.stripes.get().is_none() {
-            // More than threads can run at once: of those that do, hardly two have the same one.
-            let stripes = 4 * cores().next_power_of_two();
             // Somebody else may have made them.
-            let _ = self.stripes.set((0..stripes).map(|_| CachePadded::default()).collect());
+            let _ = self.stripes.set((0..stripes(cores())).map(|_| CachePadded::default()).collect());
         }
         self.reserve.put(lease);
+    }
+
+    /// Waits until nobody fills it, and takes the place of whoever does. It is to [rest](Self::rest) afterwards.
+    ///
+    /// # Cancel safety
+    /// It is left as it was.
+    pub(super) async fn occupy(&self) {
+        loop {
+            let mut rests = pin!(self.rests.notified());
+            rests.as_mut().enable();
+            if !self.refilling.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            rests.await;
+        }
+    }
+
+    /// Nobody is at it any more.
+    pub(super) fn rest(&self) {
+        self.refilling.store(false, Ordering::Release);
+        self.rests.notify_waiters();
     }
 
     /// Permits that are held now.
