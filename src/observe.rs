@@ -15,7 +15,7 @@
 //! | `topology unknown` | ERROR | no node answered |
 //! | `connected` | INFO | a connection is open |
 //! | `unreachable` | ERROR | a connection could not be opened |
-//! | `fault` | ERROR | a request ended without an answer |
+//! | `fault` | ERROR | a request ended without an answer; one a second and limit, with how many there were |
 //! | `planned` | INFO | a key was split, or its plan became known |
 //! | `moved` | INFO | home lent a share or took one back, or its definition changed |
 //! | `share lost` | ERROR | a share that home had lent was not there |
@@ -95,8 +95,9 @@ pub(crate) fn unreachable(address: &Address, why: &str) {
     error!(%address, why, "unreachable");
 }
 
-pub(crate) fn fault(limit: &str, key: &[u8], fault: &Fault) {
-    error!(limit, key = %Key(key), ?fault, "fault");
+/// The last of some, and how many there were since it was last told.
+pub(crate) fn fault(limit: &str, key: &[u8], fault: &Fault, faults: u64) {
+    error!(limit, key = %Key(key), ?fault, faults, "fault");
 }
 
 pub(crate) fn overshoot(limit: &str, key: &[u8], overshoot: &Overshoot) {

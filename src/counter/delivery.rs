@@ -287,7 +287,7 @@ impl Delivery {
     fn failed(&self, shard: &Shard, mut attempt: Attempt, fault: &Fault, copied: Copied) -> Option<Attempt> {
         // A store that is away fails every try of every key: each request tells once.
         if attempt.failed == 0 {
-            observe::fault(&self.name, &shard.sub_key, fault);
+            observe::fault(&self.name, &shard.sub_key, fault, 1);
         }
         if matches!(fault, Fault::Unknown(_)) {
             attempt.unknown = Some(copied);

@@ -87,3 +87,32 @@ async fn what_is_too_late_to_be_sent_is_never_sent() {
     let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*{*").query(&mut server.connection()).unwrap();
     assert!(keys.is_empty(), "{} keys were made", keys.len());
 }
+
+/// Who was told that it was not sent went along with the others of its round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_too_late_does_not_go_along_with_the_others() {
+    let server = Server::start(&[]);
+    // It takes connections, and says nothing on them.
+    server.pause();
+    let limiter: Limiter = alone(&server).timeout(60 * SECOND).deadline(60 * SECOND).build().unwrap();
+    let limit = limiter.define("api", "token-bucket 300/day burst 300".parse().unwrap()).unwrap();
+    let hot = limit.handle("hot").unwrap();
+    let call = |within, permits| {
+        let limit = limit.deadline(within);
+        tokio::spawn(async move { limit.acquire_n("hot", permits).await })
+    };
+    // As long as this one is to be sent, the others wait; then they are one round.
+    let first = call(SECOND / 5, 1);
+    tokio::time::sleep(SECOND / 20).await;
+    let late = call(SECOND / 2, 100);
+    tokio::time::sleep(SECOND / 20).await;
+    let in_time = call(60 * SECOND, 7);
+    for late in [first, late] {
+        let error = late.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSent, "{error}");
+    }
+    server.resume();
+    assert!(in_time.await.unwrap().unwrap().is_allowed());
+    assert_eq!(hot.counts()[0].allowed, 1, "nobody else was");
+    assert_eq!(left(&limit, "hot").await, BURST - 7);
+}

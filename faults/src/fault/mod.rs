@@ -78,7 +78,8 @@ pub(crate) enum Extra {
     Beside,
     /// The same of all shards, for a moment each. What the policy admits in it is charged when the shard is back.
     Moments,
-    /// The same, and the run that is to charge it may be lost as well: then it never is.
+    /// The same, and the run that is to charge it may be lost as well: then it never is. Nor is a call that was sent and not answered, and
+    /// that the policy admits: nobody knows that it was not charged, so `Failures::uncharged` does not count it, and is no bound.
     MomentsLost,
     /// Clients on both sides of a cut, each beside shards that others reach; and the old master goes on in a minority, beside
     /// the one that was elected.

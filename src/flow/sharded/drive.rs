@@ -13,7 +13,6 @@ use super::{SharedLimit, escrow};
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
 use crate::kernel::{Batch, Refund};
-use crate::observe;
 use crate::store::cluster::{Fault, Request};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -42,24 +41,27 @@ pub(super) async fn drive(limit: Arc<SharedLimit>, entry: Arc<Entry>, mut sendin
     while let Some(Load { round, refunds }) = next {
         let begun = limit.clock.now();
         // Calls that nobody waits for any more, or whose deadline has passed, cost nothing.
-        let sealed = round.seal(begun);
+        let mut sealed = round.seal(begun);
         let calls = sealed.calls();
-        if sealed.wanted || !refunds.is_empty() {
-            // Refunds go in any case.
-            let returns = !refunds.is_empty();
-            let is_over = AtomicBool::new(returns);
-            let is_given_up = {
-                let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds, &is_over));
+        // They go in any case.
+        let returns = !refunds.is_empty();
+        loop {
+            if !sealed.wanted && !returns {
+                lane.miss(&round, sealed, Miss::Stale);
+                break;
+            }
+            let is_over = AtomicBool::new(false);
+            let is_out_of_date = {
+                let sending = pin!(send(&limit, &entry, &lane, &round, sealed, refunds.clone(), &is_over));
                 watch.over(&round, sending, &is_over).await
             };
-            if returns {
-                lane.returned();
+            if !is_out_of_date {
+                break;
             }
-            if is_given_up {
-                lane.miss(&round, round.seal(limit.clock.now()), Miss::Stale);
-            }
-        } else {
-            lane.miss(&round, sealed, Miss::Stale);
+            sealed = round.seal(limit.clock.now());
+        }
+        if returns {
+            lane.returned();
         }
         lane.is_shared.store(calls > 1, Ordering::Relaxed);
         if calls > 1 {
@@ -139,11 +141,12 @@ async fn send(
             }
         }
         Err(fault) => {
-            observe::fault(&limit.name, &entry.key, &fault);
+            limit.tell_fault(&entry.key, &fault);
             lane.failed(sent, limit.clock.now(), &fault.clone().what());
             // Their receipts are spent, so they can't be tried again: they wait for the next round.
             let lost = if matches!(fault, Fault::Unknown(_)) {
-                sum(&refunds)
+                // What was leased may have been charged, and nobody holds it.
+                sum(&refunds) + sealed.leased()
             } else {
                 // Home is home under any plan, and another lane leads there by now if the plan is another.
                 let lost = if lane.is_home { entry.view().home().keep(refunds) } else { lane.keep(refunds) };
@@ -197,7 +200,7 @@ async fn answered(
             }
         }
         // The calls are decided all the same, but by a share that is not known: only what was granted is.
-        Some(Err(bad)) => observe::fault(&limit.name, &entry.key, &Fault::Refused(bad.to_string())),
+        Some(Err(bad)) => limit.tell_fault(&entry.key, &Fault::Refused(bad.to_string())),
     }
     let now = limit.clock.now();
     // One that takes longer than anybody waits for it is no help: the next try will tell.

@@ -13,6 +13,7 @@ use super::lane::{Counts, Lane, is_due};
 use super::losses::Lost;
 use super::meter::Meter;
 use super::purse::Purse;
+use super::queue::sum;
 use super::tally::Tally;
 use super::turn::{Over, Turns};
 use super::view::{LEAST_LIFE, View, is_record, lives};
@@ -383,8 +384,11 @@ impl Entry {
         crate::observe::planned(&limit.name, &self.key, id, ledger.grants.len() + 1);
         let next = Arc::new(known.next(limit, (&self.key, self.home), id, ledger));
         self.view.store(Arc::clone(&next));
-        let kept = known.home().take_kept();
-        limit.lose(&self.key, Lost::unreturned(next.home().keep(kept)));
+        let no_room = next.home().keep(known.home().take_kept());
+        // What waited for a share that is no more is void.
+        let goes_on = |lane: &Arc<Lane>| next.lanes.iter().any(|other| Arc::ptr_eq(lane, other));
+        let void = known.lanes.iter().skip(1).filter(|lane| !goes_on(lane)).map(|lane| sum(&lane.take_kept()));
+        limit.lose(&self.key, Lost::unreturned(no_room + void.sum::<u64>()));
         fence(Ordering::SeqCst);
         self.outlook.shut_until.store(0, Ordering::Relaxed);
     }

@@ -93,7 +93,7 @@ pub(super) fn look_after(limit: &Arc<SharedLimit>, entry: &Arc<Entry>, used: boo
         // One at a time; whoever is at it will finish it.
         let goes_on = goes_on && key.escrow.try_lock().is_ok();
         if goes_on && let Err(fault) = settle(&of, &key, None, None).await {
-            observe::fault(&of.name, &key.key, &fault);
+            of.tell_fault(&key.key, &fault);
             key.next_step.fetch_max(of.clock.now() + AFTER_FAULT, Ordering::Relaxed);
         }
         of.let_go(key);
@@ -149,7 +149,7 @@ async fn settle_in_time(
     match tokio::time::timeout(limit.timeout, settled).await {
         Ok(Ok(())) => {}
         Ok(Err(fault)) => {
-            observe::fault(&limit.name, &entry.key, &fault);
+            limit.tell_fault(&entry.key, &fault);
             lane.failed(begun, limit.clock.now(), &fault.what());
         }
         Err(_) => lane.failed(begun, limit.clock.now(), "its share could not be settled in time"),

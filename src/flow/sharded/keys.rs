@@ -88,7 +88,14 @@ impl SharedLimit {
     pub(crate) fn try_acquire_by_key(self: &Arc<Self>, key: &[u8], permits: u64) -> Result<Option<Decision>, Error> {
         self.check_permits(permits)?;
         match self.keys.find(self, key) {
-            Found::InUse(entry) => self.try_acquire(&entry, permits),
+            Found::InUse(entry) => {
+                let decision = self.try_acquire(&entry, permits);
+                // Whoever used it let go meanwhile. While others do (and the table), it is theirs to let go of: nothing is locked for that.
+                if Arc::strong_count(&entry) <= 2 {
+                    self.rest(entry);
+                }
+                decision
+            }
             Found::Without(entry) => self.try_acquire(&InUse { limit: self, entry: Some(entry) }, permits),
             Found::Idle(shut) => Ok(self.shut_while_idle(key, permits, shut)),
         }

@@ -30,6 +30,10 @@ impl Meter {
 
     fn turn(&mut self, span: Micros, now: Micros) {
         let number = (now / span) as u32;
+        if self.present == 0 && self.before == 0 {
+            // It may never have had one.
+            self.number = number;
+        }
         match number.wrapping_sub(self.number) as i32 {
             // What was sent before the last edge counts for the present.
             ..=0 => {}

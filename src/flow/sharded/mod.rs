@@ -79,7 +79,7 @@ use crate::observe::{self, Sample};
 use crate::plan::{Definition, Shards};
 use crate::policy::{Failures, PolicyCell};
 use crate::selector::Selector;
-use crate::store::cluster::Engine;
+use crate::store::cluster::{Engine, Fault};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arc_swap::ArcSwap;
@@ -125,8 +125,18 @@ impl FailureCounts {
     }
 }
 
-/// Denials of one limit are told of so often at the most: one under attack must not fill the log.
+/// Denials of one limit are told of so often at the most, and faults: a limit under attack must not fill the log, nor one whose master
+/// is away.
 const TELL: Micros = 1_000_000;
+
+/// Requests that ended without an answer.
+#[derive(Default)]
+struct Faults {
+    /// How many there were since they were last told of,
+    untold: AtomicU64,
+    /// and when that was, by this process's clock.
+    told: AtomicU64,
+}
 
 /// What all limits of a limiter on a shared store have in common.
 #[derive(Clone)]
@@ -177,6 +187,7 @@ pub(crate) struct SharedLimit {
     policy_of_all: Arc<PolicyCell>,
     gateways: u32,
     failures: FailureCounts,
+    faults: Faults,
     losses: Losses,
     pub shadow: Shadow,
     tallies: Arc<Tallies>,
@@ -228,6 +239,7 @@ impl SharedLimit {
             policy_of_all: policy,
             gateways,
             failures: FailureCounts::default(),
+            faults: Faults::default(),
             losses: Losses::default(),
             shadow: Shadow::new(shared.shadow),
             tallies: Arc::new(Tallies::new(shared.watched)),
@@ -266,6 +278,15 @@ impl SharedLimit {
     fn tell(&self, key: &[u8], permits: u64, now: Micros) {
         if lane::is_due(&self.told, now, TELL) {
             observe::denied(&self.name, key, permits);
+        }
+    }
+
+    /// Tells of a fault, once in a while.
+    fn tell_fault(&self, key: &[u8], fault: &Fault) {
+        let Faults { untold, told } = &self.faults;
+        untold.fetch_add(1, Ordering::Relaxed);
+        if lane::is_due(told, self.clock.now(), TELL) {
+            observe::fault(&self.name, key, fault, untold.swap(0, Ordering::Relaxed));
         }
     }
 
@@ -331,12 +352,15 @@ impl SharedLimit {
         (now, due): (Micros, Micros),
         waker: &mut Option<Waker>,
     ) -> (Seat, Put) {
+        let back = if let Work::Refund(refund) = &work { refund.permits } else { 0 };
         let (seat, start) = lane.put(work, (now, due), waker);
         match start {
             Start::Nothing => {}
             Start::Full => return (seat, Put::Full),
             Start::Crowded => {
                 self.failures.crowded.fetch_add(1, Ordering::Relaxed);
+                // Its receipt is spent.
+                self.lose(&entry.key, Lost::unreturned(back));
             }
             Start::Gather => self.spawn(self.drive(entry, lane, None)),
             Start::Send(load) if self.engine.is_here() => {

@@ -152,14 +152,15 @@ impl Round {
         (Seat { round: Some(Arc::clone(self)), index: index as u32 }, index + 1)
     }
 
-    /// What is to be sent: nothing for calls that nobody waits for, or whose deadline has passed. Nobody may join after this.
+    /// What is to be sent: nothing for calls that nobody waits for, or whose deadline has passed, unless they were admitted for its
+    /// sake. Nobody may join after this.
     pub(super) fn seal(&self, now: Micros) -> Sealed {
         let mut sealed = Sealed::default();
         let seats = lock(&self.seats);
         sealed.places.reserve_exact(seats.taken.len());
         for seat in &seats.taken {
             sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
-            let is_late = seat.caller == Caller::Late || seats.due(seat) <= now;
+            let is_late = seat.caller == Caller::Late || seats.due(seat) <= now && seat.caller != Caller::Admitted;
             let is_off = is_late || seat.caller == Caller::Gone && seat.work.dies_with_its_caller();
             let place = if is_off { Place::Late } else { sealed.add(&seat.work) };
             sealed.places.push(place);
@@ -330,6 +331,11 @@ pub(super) fn late(lane: &Lane, sent: bool) -> Miss {
 }
 
 impl Sealed {
+    /// Permits that leases ask for.
+    pub(super) fn leased(&self) -> u64 {
+        self.leased
+    }
+
     /// How many calls had a seat.
     pub(super) fn calls(&self) -> usize {
         self.places.len()

@@ -8,6 +8,7 @@ use super::escrow::ask_home;
 use super::further::ATTEMPTS;
 use super::job::{Miss, Work};
 use super::lane::Lane;
+use super::losses::Lost;
 use super::view::View;
 use crate::clock::Micros;
 use crate::decision::{Charge, Receipt};
@@ -86,24 +87,35 @@ impl SharedLimit {
         let mut left = permits;
         let mut answers = Vec::new();
         let mut view = entry.view();
-        let known = |view: &View| receipt.charges().all(|charge| lane_of(view, &charge).is_some());
+        let mut is_known = receipt.charges().all(|charge| lane_of(&view, &charge).is_some());
         // A key that this process had forgotten meanwhile: home knows its plan.
-        if !known(&view) && ask_home(self, entry).await {
-            view = entry.view();
+        if !is_known && ask_home(self, entry).await {
+            (view, is_known) = (entry.view(), true);
         }
+        let mut lost = 0;
         for charge in receipt.charges().rev() {
             let back = left.min(charge.permits);
             left -= back;
-            if let Some(lane) = lane_of(&view, &charge).filter(|_| back > 0) {
-                entry.open(lane);
-                answers.push(self.put(entry, lane, Work::Refund(Box::new(charge.refund(back)))));
+            match lane_of(&view, &charge).filter(|_| back > 0) {
+                Some(lane) => {
+                    entry.open(lane);
+                    answers.push(self.put(entry, lane, Work::Refund(Box::new(charge.refund(back)))));
+                }
+                // What was charged to a share that is no more is void.
+                None if is_known => {}
+                None => lost += back,
             }
         }
+        self.lose(&entry.key, Lost::unreturned(lost));
         for answer in answers {
             match answer.await {
                 Ok(_) | Err(Miss::Stale) => {}
                 Err(miss) => return Err(miss.into_error()),
             }
+        }
+        if lost > 0 {
+            let message = format!("home does not say which shard {lost} permits belong to; they do not go back");
+            return Err(Error::new(ErrorKind::NotSent, "redis", message));
         }
         Ok(())
     }

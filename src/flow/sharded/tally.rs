@@ -165,7 +165,7 @@ impl SharedLimit {
                 found.retain(|_, (at, _)| now.saturating_sub(*at) < LIFE);
                 found.insert(entry.owner, (now, worst));
             }
-            Err(fault) => observe::fault(&self.name, &entry.key, &fault),
+            Err(fault) => self.tell_fault(&entry.key, &fault),
         }
     }
 }

@@ -31,8 +31,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
-    /// and behind it. Says whether it is to be given up: nobody waits for it any more, and it is not out and has no answer,
-    /// which `is_over` would say.
+    /// and behind it. Says whether it is out of date: some of it were told that it was not sent, and it is not out and has no
+    /// answer, which `is_over` would say. Then it is to be sent without them.
     pub(super) async fn over(
         &mut self,
         round: &Arc<Round>,
@@ -50,9 +50,8 @@ impl<'a> Watch<'a> {
                 () = self.lane.hurry.notified() => {}
             }
             let is_late = self.look(round);
-            // They were told that it was not sent.
             let is_in = |flag: &AtomicBool| !flag.load(Ordering::Relaxed);
-            if is_late && is_in(&round.sent) && is_in(is_over) && !round.seal(self.limit.clock.now()).wanted {
+            if is_late && is_in(&round.sent) && is_in(is_over) {
                 return true;
             }
         }
