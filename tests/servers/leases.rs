@@ -337,12 +337,21 @@ async fn a_reset_takes_nothing_of_what_comes_after_it() {
     let (limiter, limit) = leased(client_of(&cluster, 0), &text, long());
     limit.plan("hot").await.unwrap();
     let hot = limit.handle("hot").unwrap();
-    for round in 0..300 {
-        // Those who find nothing have the purse filled meanwhile.
-        for _ in 0..round % 7 {
+    for round in 0..30 {
+        let slow = &cluster.nodes[round % 3].server;
+        slow.pause();
+        let reset = tokio::spawn({
+            let hot = hot.clone();
+            async move { hot.reset().await }
+        });
+        tokio::time::sleep(5 * MOMENT).await;
+        // Those who find nothing have the purse filled.
+        for _ in 0..5 {
             let _ = hot.try_acquire(200).unwrap();
+            tokio::time::sleep(2 * MOMENT).await;
         }
-        hot.reset().await.unwrap();
+        slow.resume();
+        reset.await.unwrap().unwrap();
         limiter.return_leases(Duration::from_secs(60)).await.unwrap();
         assert_eq!(left(&limit, "hot").await, LIMIT, "round {round}");
     }
