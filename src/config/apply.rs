@@ -3,6 +3,8 @@
 use super::file::Config;
 use crate::error::Error;
 #[cfg(feature = "redis")]
+use crate::error::ErrorKind;
+#[cfg(feature = "redis")]
 use crate::limit::Carry;
 use crate::limiter::Limiter;
 
@@ -81,15 +83,20 @@ impl Config {
                 if known.leases != settings.leases {
                     changes.restart.push(path("leases"));
                 }
-                if let Some(named) = limiter.find(name).filter(|_| known.limit != settings.limit && !limiter.is_local())
-                {
+                let differs = known.limit != settings.limit || known.in_doubt;
+                if let Some(named) = limiter.find(name).filter(|_| differs && !limiter.is_local()) {
+                    let was_in_doubt = std::mem::replace(&mut known.in_doubt, true);
                     let set = named.set_limit(settings.limit, Carry::Keep).await;
+                    if set.as_ref().is_err_and(|error| error.kind() != ErrorKind::Unknown) {
+                        known.in_doubt = was_in_doubt;
+                    }
                     let in_force = set.map_err(|error| error.noting(format_args!("limits.{name}.limit")))?;
                     // Known as in force, it would never be set again.
                     if in_force != settings.limit {
                         changes.overruled.push(path("limit"));
                         continue;
                     }
+                    known.in_doubt = false;
                     limiter.is_now(name, settings.limit);
                     known.limit = settings.limit;
                     changes.applied.push(path("limit"));

@@ -25,6 +25,9 @@ pub(super) struct LimitSettings {
     /// None: as all limits do.
     #[cfg(feature = "redis")]
     pub on_failure: Option<FailurePolicy>,
+    /// Another limit was to be set and may have been, or was by somebody else: whatever the next file says is to be set.
+    #[cfg(feature = "redis")]
+    pub in_doubt: bool,
 }
 
 pub(super) const KNOWN: [&str; 5] = ["limit", "shadow", "revision", "leases", "on_failure"];
@@ -77,6 +80,8 @@ pub(super) fn read(name: &str, value: &Value<'_>) -> Result<LimitSettings, Error
         leases,
         #[cfg(feature = "redis")]
         on_failure,
+        #[cfg(feature = "redis")]
+        in_doubt: false,
     })
 }
 

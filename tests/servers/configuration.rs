@@ -236,6 +236,42 @@ async fn after_an_error_an_older_file_goes_back() {
     assert!(!limits["a"].acquire("k").await.unwrap().is_allowed(), "closed again");
 }
 
+/// Of a limit of which nobody knew whether it was set, the older file was taken for what is in force, and set nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_file_goes_back_from_what_may_have_been_set() {
+    let server = Server::start(&[]);
+    let read = |limit: &str| {
+        let text = format!("redis = [\"{}\"]\ntimeout = \"200ms\"\nlimits.a.limit = \"{limit}\"", url(&server));
+        Config::from_toml(&text).unwrap()
+    };
+    let mut config = read("5/day");
+    let limiter = config.builder().build().unwrap();
+    let limits = config.define(&limiter).unwrap();
+    assert!(limits["a"].acquire("k").await.unwrap().is_allowed());
+    server.pause();
+    let error = config.apply(read("7/day"), &limiter).await.unwrap_err();
+    assert_eq!(error.kind(), shardlimit::ErrorKind::Unknown, "{error}");
+    // Whatever stands in the way now, it is still not known.
+    let error = config.apply(read("5/day"), &limiter).await.unwrap_err();
+    assert!(error.to_string().contains("limits.a.limit"), "{error}");
+    server.resume();
+    let mut applied = Vec::new();
+    eventually("it answers", async || match config.apply(read("5/day"), &limiter).await {
+        Ok(changes) => {
+            applied.extend(changes.applied);
+            true
+        }
+        Err(_) => false,
+    })
+    .await;
+    assert_eq!(applied, ["limits.a.limit"]);
+    eventually("the older limit is in force", async || {
+        limits["a"].limit_of("k").await.is_ok_and(|limit| limit.to_string() == "token-bucket 5/day burst 5")
+    })
+    .await;
+    assert_eq!(config.apply(read("5/day"), &limiter).await.unwrap().applied, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn shadow_mode_of_all_limits_reaches_those_that_are_gone() {
     let read = |text: &str| Config::from_toml(text).unwrap();

@@ -80,11 +80,11 @@ fn every_setting_reaches_the_builder() {
 #[test]
 fn every_setting_of_a_limit_is_read() {
     let config = read(examples()[0]).unwrap();
-    let limits::LimitSettings { limit, shadow, revision, leases, on_failure } = &config.limits["checkout"];
+    let limits::LimitSettings { limit, shadow, revision, leases, on_failure, in_doubt: _ } = &config.limits["checkout"];
     let expected = Leases::new().horizon(Duration::from_millis(10)).ttl(Duration::from_millis(20)).within_burst();
     assert_eq!((limit.to_string().as_str(), *leases), ("token-bucket 500000/s burst 50000", Some(expected)));
     assert_eq!((*shadow, *revision, *on_failure), (None, None, None));
-    let limits::LimitSettings { limit, shadow, revision, leases, on_failure } = &config.limits["login"];
+    let limits::LimitSettings { limit, shadow, revision, leases, on_failure, in_doubt: _ } = &config.limits["login"];
     assert_eq!((limit.to_string().as_str(), *leases), ("sliding-log 5/min", None));
     assert_eq!((*shadow, *revision, *on_failure), (Some(false), Some(7), Some(FailurePolicy::Closed)));
     for known in limits::KNOWN {
