@@ -4,7 +4,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use crate::shared::{Cluster, Layout, candid, client_of, define, eventually, take_all, url};
-use shardlimit::{BreakerForce, BreakerState, DecidedBy, ErrorKind, FailurePolicy, Limiter, Slot, TopologyWatch};
+use shardlimit::{
+    BreakerForce, BreakerState, DecidedBy, ErrorKind, FailurePolicy, Limiter, Shards, Slot, TopologyWatch,
+};
 
 /// Waits until the watch tells that this port owns the slot.
 async fn until_owned(watch: &mut TopologyWatch, slot: Slot, port: u16) {
@@ -201,4 +203,30 @@ async fn what_has_lasted_is_over_when_they_answer() {
     for number in 1..50 {
         eventually("each is served again", async || fresh(number).await).await;
     }
+}
+
+/// Once nobody waited for it any more nobody looked either: a slot that had found an owner had none for half a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_finds_an_owner_is_found() {
+    let cluster = Cluster::start(2, 0, Layout::Contiguous, &["--cluster-require-full-coverage", "no"]);
+    let builder = client_of(&cluster, 0).deadline(Duration::from_secs(2)).on_failure(FailurePolicy::Closed);
+    let limit = define(builder.shards(Shards::Off), "1000/day");
+    assert!(limit.acquire("hot").await.unwrap().is_allowed());
+    let slot = Slot::of(b"api:hot").number();
+    let tell = |node: usize, word: &str| {
+        cluster.nodes[node].ask::<()>(redis::cmd("CLUSTER").arg(word).arg(slot));
+    };
+    let before = cluster.owner_of(slot);
+    for node in 0..2 {
+        tell(node, "DELSLOTS");
+    }
+    // Looks have come to nothing when it was asked for so long.
+    for _ in 0..30 {
+        assert!(!limit.acquire("hot").await.unwrap().is_allowed(), "nobody has it");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tell(1 - before, "ADDSLOTS");
+    let served = eventually("it is served again", async || limit.acquire("hot").await.unwrap().is_allowed());
+    // Whoever is not told looks after fifteen at the least.
+    tokio::time::timeout(Duration::from_secs(12), served).await.expect("somebody looks");
 }

@@ -197,6 +197,8 @@ impl Router {
                 }
                 // Another look will not help either: the failure policy decides at once, for as long as it lasts.
                 Fault::Unavailable(_) if is_lasting => {
+                    // Only a look finds out that it is over.
+                    self.doubt.notify_one();
                     // Who owns a slot nobody knows where no look has come to anything.
                     let why = self.failure().filter(|_| !was_asked);
                     return Err(why.map_or(fault, Fault::NotSent));
