@@ -27,4 +27,6 @@ scenes! {
     a_turn_is_ended_once
     a_sick_shard_is_tried_once
     what_is_owed_is_paid_once
+    nothing_is_left_when_the_one_task_ends
+    whoever_finds_it_called_is_seen
 }

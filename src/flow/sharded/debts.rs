@@ -10,10 +10,11 @@ use super::job::{Miss, Work};
 use super::keys::Hand;
 use super::lane::Lane;
 use super::losses::Lost;
+use super::one_task::OneTask;
 use crate::clock::Micros;
 use crate::error::ErrorKind;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// So often keys are gone through, drawn anew between the half and the whole: processes that lost a master together do not come back
 /// together.
@@ -21,20 +22,13 @@ const AGAIN: Micros = 250_000;
 /// After so many keys in a row whose shards are tried and may not answer, the others wait for the next time.
 const IN_VAIN: usize = 1_024;
 
-/// Whether the task is there.
-const RESTS: u8 = 0;
-/// It has begun to go through all keys.
-const WORKS: u8 = 1;
-/// There was something for it since.
-const CALLED: u8 = 2;
-
 /// How soon those that are left at the end are tried again, and the next [so many](IN_VAIN). Of 100,000 keys whose master hangs some 25,000
 /// are tried at once by that, within the `timeout` that each of them has: half of what one connection bears.
 const SOON: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 pub(super) struct Debts {
-    task: AtomicU8,
+    task: OneTask,
     /// Debts that were sent, and of how many of them it is known what became.
     begun: AtomicU64,
     ended: AtomicU64,
@@ -75,8 +69,7 @@ impl SharedLimit {
 
     /// Some key has a shard that is away: it is seen to until it is back.
     pub(super) fn call_collector(self: &Arc<Self>) {
-        // What there is to do was written before: whoever works sees it, or sees this and goes through all keys again.
-        if self.debts.task.swap(CALLED, Ordering::AcqRel) == RESTS {
+        if self.debts.task.call() {
             // It must not keep the limiter alive.
             let limit = Arc::downgrade(self);
             let _ = self.engine.spawn(collect(limit));
@@ -139,15 +132,14 @@ impl SharedLimit {
         while in_vain < IN_VAIN {
             if !round.has_begun {
                 (round.has_begun, round.has_seen) = (true, false);
-                self.debts.task.swap(WORKS, Ordering::AcqRel);
+                self.debts.task.looks();
             }
             let found = self.keys.walk(&mut round.hand, self.clock.now());
             round.has_seen |= found.has_seen;
             in_vain = if self.collect_from_all(&found.keys).await { 0 } else { in_vain + found.keys.len() };
             if found.is_lap {
                 round.has_begun = false;
-                let rests = || self.debts.task.compare_exchange(WORKS, RESTS, Ordering::AcqRel, Ordering::Relaxed);
-                return !round.has_seen && rests().is_ok();
+                return !round.has_seen && self.debts.task.rests();
             }
             tokio::task::yield_now().await;
         }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::SharedLimit;
 use super::tracked::{LOOKS, Left};
-use crate::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::sync::{Arc, lock};
 
 /// So long after a crowd began all whole keys are looked at,
@@ -14,18 +13,11 @@ const SOON: Duration = Duration::from_secs(1);
 /// and twice as long after each look in vain, up to this: many handles may hold on to many keys for ever.
 const SELDOM: Duration = Duration::from_secs(8);
 
-#[derive(Default)]
-pub(super) struct Packer {
-    works: AtomicBool,
-}
-
 impl SharedLimit {
     /// A segment has more whole keys than it should. They may all be in use.
     pub(super) fn call_packer(self: &Arc<Self>) {
-        let works = &self.packer.works;
-        // Whoever is about to rest looks once more after he said so: he sees this key, or this sees that he rests.
-        fence(Ordering::SeqCst);
-        if works.load(Ordering::Relaxed) || works.swap(true, Ordering::AcqRel) {
+        // They lie behind the segment's lock.
+        if self.packer.is_called() || !self.packer.call() {
             return;
         }
         // It must not keep the limiter alive. If it can't be spawned that is at its end.
@@ -51,16 +43,6 @@ impl SharedLimit {
     fn has_too_many_whole(&self) -> bool {
         self.keys.segments().any(|segment| lock(segment).has_too_many())
     }
-
-    /// Whether there is nothing more for the task, or another one has begun.
-    fn packer_rests(&self) -> bool {
-        if self.has_too_many_whole() {
-            return false;
-        }
-        self.packer.works.store(false, Ordering::Release);
-        fence(Ordering::SeqCst);
-        !self.has_too_many_whole() || self.packer.works.swap(true, Ordering::AcqRel)
-    }
 }
 
 async fn pack(limit: Weak<SharedLimit>) {
@@ -71,8 +53,9 @@ async fn pack(limit: Weak<SharedLimit>) {
             return;
         }
         let Some(limit) = limit.upgrade() else { return };
+        limit.packer.looks();
         let packed = limit.pack_once().await;
-        if limit.packer_rests() {
+        if !limit.has_too_many_whole() && limit.packer.rests() {
             return;
         }
         wait = if packed > 0 { SOON } else { (2 * wait).min(SELDOM) };
