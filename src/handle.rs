@@ -354,7 +354,8 @@ impl Handle {
     /// [`Unknown`](crate::ErrorKind::Unknown) and [`Refused`](crate::ErrorKind::Refused).
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then, for a leased key once
+    /// nothing is being leased.
     ///
     /// ```
     /// # use shardlimit::Limiter;

@@ -128,8 +128,8 @@ impl Limiter {
 
     /// Ends the limiter, and all its clones: leases go back, shards are charged for what was admitted without them and get the refunds
     /// that wait for them, counters deliver what they kept, calls on their way have up to `within` to be answered, then those who still
-    /// wait learn that it is over, and connections and tasks are gone when this returns. Calls after it end in
-    /// [`ErrorKind::NotSent`]. The embedded store has nothing to end, and goes on.
+    /// wait learn that it is over. When this returns, connections are closed and tasks are gone, or at their last step. Calls after it
+    /// end in [`ErrorKind::NotSent`], or are denied where that is known in process. The embedded store has nothing to end, and goes on.
     ///
     /// A shard that is away is tried again for as long as there is time. One that was shut down has nothing left to end: to do it once
     /// more is `Ok`, whatever the first one said.

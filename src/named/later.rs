@@ -113,7 +113,8 @@ impl NamedLimit {
     /// deadline of a call: then it may be done or not, and can be done again.
     ///
     /// # Cancel safety
-    /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
+    /// On the embedded store it is done at its first poll; on a shared one it is on its way then, for a leased key once
+    /// nothing is being leased.
     ///
     /// ```
     /// # use shardlimit::Limiter;

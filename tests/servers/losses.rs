@@ -54,10 +54,12 @@ async fn leases_that_wait_for_a_server_are_told_of_whenever_they_expired() {
     server.kill();
     // Its purse was looked through many times.
     tokio::time::sleep(10 * MOMENT).await;
+    // One may have been on its way here when the server went.
+    let before = limit.failures().unreturned;
     assert_eq!(kind(limiter.return_leases(MOMENT).await), Some(ErrorKind::Unknown));
-    assert_eq!(limit.failures().unreturned, 0, "they may still go back");
+    assert_eq!(limit.failures().unreturned, before, "they may still go back");
     let error = limiter.shutdown(MOMENT).await.unwrap_err();
-    let lost = limit.failures().unreturned;
+    let lost = limit.failures().unreturned - before;
     assert!(lost > 0 && error.to_string().contains(&format!("{lost} permits")), "{lost}: {error}");
 }
 

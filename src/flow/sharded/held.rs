@@ -61,6 +61,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Sends as far as it goes, and leaves the rest to this call, or to a task if somebody else waits by now.
+    #[inline(never)]
     fn send(&mut self, mut drive: Drive, waker: &Waker) {
         if drive.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
             match self.seat.leave_to(drive, waker) {

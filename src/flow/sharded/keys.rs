@@ -91,6 +91,7 @@ impl SharedLimit {
             Found::InUse(entry) => {
                 let decision = self.try_acquire(&entry, permits);
                 // Whoever used it let go meanwhile. While others do (and the table), it is theirs to let go of: nothing is locked for that.
+                // Of two who come here at once each may take the other for one of them: then it stays whole until its next call.
                 if Arc::strong_count(&entry) <= 2 {
                     self.rest(entry);
                 }

@@ -212,17 +212,8 @@ impl Lane {
     ) -> (Seat, Start) {
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
-            if queue.rounds.len() == MOST_ROUNDS {
-                let message =
-                    format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS);
-                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Crowded);
-            }
-            if self.counts.crowd.is_full() {
-                let message = format!(
-                    "{} requests of all keys are under way already; nothing was charged; see max_in_flight",
-                    self.counts.crowd.most
-                );
-                return (Round::refused(self, Miss::not_sent("redis", message)), Start::Crowded);
+            if queue.rounds.len() == MOST_ROUNDS || self.counts.crowd.is_full() {
+                return (self.turn_away(queue.rounds.len() == MOST_ROUNDS), Start::Crowded);
             }
             queue.rounds.push_back(Round::new(self));
         }
@@ -254,6 +245,18 @@ impl Lane {
             (None, None) => Start::Nothing,
         };
         (seat, start)
+    }
+
+    /// The seat of a call that there is no room for: here, or in the whole limiter.
+    #[cold]
+    fn turn_away(self: &Arc<Self>, is_full: bool) -> Seat {
+        let message = if is_full {
+            format!("{} calls wait for one shard already; nothing was charged", MOST_ROUNDS * MOST_ASKS)
+        } else {
+            let most = self.counts.crowd.most;
+            format!("{most} requests of all keys are under way already; nothing was charged; see max_in_flight")
+        };
+        Round::refused(self, Miss::not_sent("redis", message))
     }
 
     /// The first deadline of the calls that wait for the next round, or earlier.

@@ -25,9 +25,9 @@ const PART: u64 = 4;
 
 /// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
 const PARTS: u64 = 16;
-/// Of so many keys leases are given back together: more would be a crowd,
+/// Of so many keys leases are given back together, and if so many are under way the next ones wait for a moment,
 const TOGETHER: usize = 256;
-/// and so often it is looked whether they have arrived.
+/// after which it is looked whether they have arrived.
 const ARRIVAL: Duration = Duration::from_millis(1);
 /// After so many keys that are looked through in a row, purses that are low come first, and other tasks.
 const ROW: usize = 32;
@@ -91,7 +91,10 @@ impl Leasing {
     fn fits(&self, share: &Share) -> bool {
         match share {
             // Who comes when is the whole point of a queue.
-            Share::Bucket(bucket) => !bucket.paced && self.leases.have_room_in(bucket.capacity, bucket.rate),
+            // One permit may be missing, for shares of a limit that has room are rounded.
+            Share::Bucket(bucket) => {
+                !bucket.paced && self.leases.have_room_in(bucket.capacity + bucket.cost, bucket.rate)
+            }
             Share::Fixed(_) => true,
             Share::Sliding(_) => self.held_for == 0,
             Share::Composite(_) => false,
@@ -288,14 +291,21 @@ impl SharedLimit {
         leasing.returns.fetch_add(1, Ordering::AcqRel);
         let entries = leasing.parts.iter().flat_map(|part| lock(&part.leased).entries.clone());
         let entries: Vec<Arc<Entry>> = entries.collect();
+        let mut under_way: Vec<&Arc<Entry>> = Vec::new();
         for some in entries.chunks(TOGETHER) {
             for entry in some {
                 self.hand_back(entry, entry.purse.as_ref().map(|purse| purse.take_back(None)).unwrap_or_default());
             }
             // What has expired may have been on its way back already: that is waited for as well.
-            while some.iter().any(|entry| entry.is_giving_back()) {
+            under_way.extend(some);
+            under_way.retain(|entry| entry.is_giving_back());
+            // Those that go to a server that hangs keep no others back for long.
+            if under_way.len() >= TOGETHER {
                 tokio::time::sleep(ARRIVAL).await;
             }
+        }
+        while under_way.iter().any(|entry| entry.is_giving_back()) {
+            tokio::time::sleep(ARRIVAL).await;
         }
         for entry in entries {
             self.let_go(entry);

@@ -36,7 +36,7 @@ impl SharedLimit {
     /// Ends as [`peek`](Self::peek) does.
     ///
     /// # Cancel safety
-    /// Some shards may be reset and others not.
+    /// Some shards may be reset and others not, or none.
     pub(crate) async fn reset(self: &Arc<Self>, entry: &Arc<Entry>, within: Option<Micros>) -> Result<(), Error> {
         let due = self.due(within);
         // What was taken ahead is void: the shards are as new without it, or may be. Nothing more is taken meanwhile: of one shard

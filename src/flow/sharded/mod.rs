@@ -6,7 +6,7 @@
 //! * `waits`, `serve`: the line of calls that wait for a key, and the task that asks for them.
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `tracked`: the keys that this process knows. `entry`: one that is in use, with a `view` of its plan and the `lane`s to its
-//!   shards. `planned`: what is kept of a plan while nobody uses it; `packer`: the task that has it kept so.
+//!   shards. `planned`: what is kept of a plan while nobody uses it; `packer`: the task that has it kept so (`one_task`, as that of `debts`).
 //! * `lane`, `queue`, `round`, `seat`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
 //!   most.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
@@ -42,6 +42,7 @@ mod look;
 mod losses;
 mod meter;
 mod moves;
+mod one_task;
 mod packer;
 mod plan_view;
 mod planned;
@@ -90,7 +91,7 @@ use job::Work;
 use keys::Keys;
 use lease::Leasing;
 use losses::Losses;
-use packer::Packer;
+use one_task::OneTask;
 use queue::{Drive, Load, Sending, Start};
 use seat::Seat;
 use tally::Tallies;
@@ -198,7 +199,7 @@ pub(crate) struct SharedLimit {
     keys: Keys,
     debts: Debts,
     movers: Movers,
-    packer: Packer,
+    packer: OneTask,
     /// Of a leased limit.
     leasing: Option<Leasing>,
     /// Of which allowed calls is told.
@@ -249,7 +250,7 @@ impl SharedLimit {
             keys: Keys::new(shared.max_keys),
             debts: Debts::default(),
             movers: Movers::new(),
-            packer: Packer::default(),
+            packer: OneTask::default(),
             // Who comes when is the whole point of a pacing queue: nobody may take its turns ahead.
             leasing: leases
                 .filter(|_| !matches!(limit.algorithm(), Algorithm::PacingQueue | Algorithm::Composite))
@@ -383,12 +384,16 @@ impl SharedLimit {
     }
 
     /// Without a load, what waits is sent when everybody who is about to come is in.
+    ///
+    /// Never a part of its callers: it is made on the stack first, and each call would have 12 kB of that, for what one of a round needs.
+    #[inline(never)]
     fn drive(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Option<Load>) -> Drive {
         let sending = Sending::new(Arc::clone(lane), load.as_ref());
         Box::pin(drive::drive(Arc::clone(self), Arc::clone(entry), sending, load))
     }
 
     /// The same by a caller, who is no task: what ends those has to end him.
+    #[inline(never)]
     fn drive_alone(self: &Arc<Self>, entry: &Arc<Entry>, lane: &Arc<Lane>, load: Load) -> Drive {
         let sending = Sending::new(Arc::clone(lane), Some(&load));
         let drive = drive::drive(Arc::clone(self), Arc::clone(entry), sending, Some(load));
@@ -396,6 +401,7 @@ impl SharedLimit {
     }
 
     /// If it can't be spawned it is dropped, and that answers everybody.
+    #[inline(never)]
     fn spawn(&self, drive: Drive) {
         let _ = self.engine.spawn(drive);
     }

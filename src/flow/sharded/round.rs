@@ -15,7 +15,7 @@ use crate::decision::StoreFacts;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Ask, Header, Refund, UNSPENT, Verdict};
 use crate::limit::Share;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, OnceLock, lock};
 use crate::wire::{GrantId, Verdicts};
 
@@ -45,8 +45,10 @@ pub(super) enum Caller {
     Waits,
     /// Went away.
     Gone,
-    /// Was let go: its deadline has passed.
-    Late,
+    /// Was let go: its deadline has passed, when the round was out or not.
+    Late {
+        sent: bool,
+    },
     /// Was let go and admitted all the same: what it is granted, it keeps.
     Admitted,
 }
@@ -160,7 +162,8 @@ impl Round {
         sealed.places.reserve_exact(seats.taken.len());
         for seat in &seats.taken {
             sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
-            let is_late = seat.caller == Caller::Late || seats.due(seat) <= now && seat.caller != Caller::Admitted;
+            let is_late =
+                matches!(seat.caller, Caller::Late { .. }) || seats.due(seat) <= now && seat.caller != Caller::Admitted;
             let is_off = is_late || seat.caller == Caller::Gone && seat.work.dies_with_its_caller();
             let place = if is_off { Place::Late } else { sealed.add(&seat.work) };
             sealed.places.push(place);
@@ -207,7 +210,7 @@ impl Round {
             }
             let due = seats.since + Micros::from(seat.due);
             if due <= now {
-                seat.caller = Caller::Late;
+                seat.caller = Caller::Late { sent: self.sent.load(Ordering::Relaxed) };
                 late.calls += 1;
                 late.wakers.extend(seat.waker.take());
             } else {
@@ -232,7 +235,7 @@ impl Round {
                     surplus.push((ask.permits * verdict.granted, verdict, seat.work.is_held()));
                 }
                 // It may not have been polled since, and must not find what went back.
-                if let (Caller::Late, true, Some(place)) =
+                if let (Caller::Late { .. }, true, Some(place)) =
                     (seat.caller, answered.result.is_ok(), answered.places.get_mut(index))
                 {
                     *place = Place::Late;

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Waker};
 use super::job::{Answer, Miss, Outcome};
 use super::queue::Drive;
 use super::round::{Caller, Round, late};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 
 /// A call's seat, as the call has it: resolves to its outcome.
@@ -36,7 +35,10 @@ impl Seat {
     /// Whether there is nothing more to wait for: it was answered, or its deadline has passed.
     pub(super) fn is_over(&self) -> bool {
         let is_late = |round: &Round| {
-            lock(&round.seats).taken.get(self.index as usize).is_some_and(|seat| seat.caller == Caller::Late)
+            lock(&round.seats)
+                .taken
+                .get(self.index as usize)
+                .is_some_and(|seat| matches!(seat.caller, Caller::Late { .. }))
         };
         self.round.as_ref().is_none_or(|round| round.is_answered() || is_late(round))
     }
@@ -95,9 +97,9 @@ impl Future for Seat {
             drop(seats);
             return Poll::Ready(self.outcome().unwrap_or(Err(Miss::Ended { sent: true })));
         };
-        if seat.caller == Caller::Late {
+        if let Caller::Late { sent } = seat.caller {
             drop(seats);
-            return Poll::Ready(Err(late(&round.lane, round.sent.load(Ordering::Relaxed))));
+            return Poll::Ready(Err(late(&round.lane, sent)));
         }
         let before = match &seat.waker {
             Some(waker) if waker.will_wake(context.waker()) => None,
