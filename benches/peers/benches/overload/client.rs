@@ -32,8 +32,11 @@ pub(crate) fn run(arguments: &[String]) {
     let limit = builder.build().and_then(|limiter| job.mode.define(&limiter, job.limit.parse()?));
     let limit = limit.expect("a valid limit");
     let handle = limit.handle(&job.key).expect("a valid key");
-    // Connects, and charges nothing.
-    runtime.block_on(handle.peek()).expect("the cluster answers");
+    // Connects, and charges nothing. Beside fifteen others that may take longer than a call's deadline.
+    let begun = monotonic();
+    while let Err(error) = runtime.block_on(handle.peek()) {
+        assert!(monotonic() - begun < PATIENCE, "the cluster does not answer: {error}");
+    }
     println!("ready");
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).expect("a line from the parent");
