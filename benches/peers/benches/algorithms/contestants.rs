@@ -48,7 +48,10 @@ pub(crate) async fn handles(runtime: &Runtime, server: &Server, algorithm: &Algo
         Keys::One => (algorithm.shared, 1),
         Keys::Each => (algorithm.own, CALLERS),
     };
+    // A key for each caller is as much as the server can do: calls that wait longer than a gateway would are still its work.
+    let patience = Duration::from_secs(5);
     let builder = Limiter::builder().redis([url(server)]).runtime(runtime.handle().clone());
+    let builder = builder.timeout(patience).deadline(patience);
     let limiter = builder.build().expect("valid settings");
     let name = format!("{}-{keys}", algorithm.name.replace(' ', "-"));
     let limit = limiter.define(&name, limit.parse().expect("a valid limit")).expect("a valid name");
