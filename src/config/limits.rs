@@ -124,6 +124,7 @@ impl LimitSettings {
     }
 
     /// Brings into force what can be switched at any time.
+    #[cfg_attr(not(feature = "redis"), allow(clippy::unnecessary_wraps, reason = "only a failure policy can be wrong"))]
     pub(super) fn switch(&self, named: &NamedLimit, shadow: bool) -> Result<(), Error> {
         named.set_shadow(self.shadow.unwrap_or(shadow));
         #[cfg(feature = "redis")]
