@@ -1,5 +1,7 @@
 //! The six algorithms, with limits under which no call is denied, and INCR.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use shardlimit::{Handle, Limiter};
 use shardlimit_peers::cluster::{Server, url};
