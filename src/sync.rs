@@ -34,3 +34,11 @@ pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
+
+/// How many stripes something has that threads should not fight over. More than threads can run at once on a few cores: of those that do,
+/// hardly two have the same one. On many it is one for each: they are all looked through now and then, and each takes 128 bytes.
+#[cfg(feature = "redis")]
+pub(crate) fn stripes() -> usize {
+    let cores = cores();
+    (4 * cores).min(16).max(cores).next_power_of_two()
+}

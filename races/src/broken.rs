@@ -7,7 +7,8 @@ use super::{LATER, NOW, Shard, check};
 use crate::flow::sharded::ceiling::Note;
 use crate::flow::sharded::job::Work;
 use crate::flow::sharded::queue::{Load, Sending, Start};
-use crate::sync::Arc;
+use crate::flow::sharded::seat::Seat;
+use crate::sync::{Arc, lock};
 
 /// The right to send is given up twice: the second time it is somebody else's.
 pub fn broken_right_to_send() {
@@ -36,6 +37,27 @@ pub fn broken_right_to_send() {
         call(&shard);
         for other in others {
             other.join().expect("it was answered");
+        }
+    });
+}
+
+/// A round is sealed before those who join it untold are kept out.
+pub fn broken_end_of_a_part() {
+    check(|| {
+        let shard = Shard::new("fixed-window 1000/day");
+        let (_first, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+        assert!(matches!(start, Start::Send(_)), "the lane is idle");
+        let joining = thread::spawn({
+            let shard = Arc::clone(&shard);
+            move || [0; 3].map(|_| shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None).0)
+        });
+        let round = lock(&shard.lane.queue).rounds.pop_front();
+        let sealed = round.as_ref().map(|round| round.seal(NOW).calls());
+        shard.lane.stripes.close();
+        let seats = joining.join().expect("it joined");
+        if let (Some(round), Some(calls)) = (round, sealed) {
+            let joined = |seat: &Seat| seat.part.as_ref().is_some_and(|part| Arc::ptr_eq(&part.trip, &round.trip));
+            assert_eq!(seats.iter().filter(|seat| joined(seat)).count(), calls, "one was left behind");
         }
     });
 }

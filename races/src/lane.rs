@@ -8,6 +8,7 @@ use loom::future::block_on;
 use loom::thread;
 
 use super::{LATER, NOW, Shard, check, decide, is_granted, new_lane};
+use crate::flow::sharded::ahead::Ahead;
 use crate::flow::sharded::job::{Answer, Work};
 use crate::flow::sharded::queue::{Drive, Load, Sending, Start};
 use crate::sync::Arc;
@@ -135,6 +136,45 @@ fn new_shard(is_shared: bool) -> Arc<Shard> {
     let shard = Shard::new("token-bucket 1/day burst 10");
     shard.lane.is_shared.store(is_shared, Ordering::Relaxed);
     shard
+}
+
+/// A thread's calls join a part of their own, the last one without the lane being told, while the round before is answered and theirs is
+/// taken: all of them go along with one or the other.
+pub fn whoever_joins_untold_goes_along() {
+    check(|| {
+        let shard = Shard::new("fixed-window 1000/day");
+        let (first, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+        let Start::Send(load) = start else { panic!("the lane is idle") };
+        let joining = thread::spawn({
+            let shard = Arc::clone(&shard);
+            move || {
+                [0; 3].map(|_| {
+                    let (seat, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+                    if let Start::Send(load) = start {
+                        send_all(&shard, load);
+                    }
+                    seat
+                })
+            }
+        });
+        send_all(&shard, load);
+        let joined = joining.join().expect("it joined");
+        for mut seat in [first].into_iter().chain(joined) {
+            let polled = pin!(&mut seat).poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Ready(answer) if is_granted(&answer)), "it was left behind");
+        }
+        assert_eq!((shard.granted(), shard.lane.waiting()), (4, 0));
+        assert_eq!(Ahead::all(shard.lane.ahead.load(Ordering::Relaxed)), 0);
+    });
+}
+
+fn send_all(shard: &Arc<Shard>, load: Load) {
+    let mut sending = Sending::new(Arc::clone(&shard.lane), Some(&load));
+    let mut next = Some(load);
+    while let Some(load) = next {
+        shard.answer(&load.round);
+        next = sending.next();
+    }
 }
 
 /// A call goes away while its round is answered and sent: it keeps what it was granted, or that goes back with the next round.

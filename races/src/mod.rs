@@ -51,7 +51,9 @@ fn share(text: &str) -> Share {
 
 fn new_lane(text: &str) -> Arc<RealLane> {
     let (slot, id) = (Slot::new(7).expect("a slot"), GrantId { stamp: 1, random: 1 });
-    Arc::new(RealLane::new(slot, Box::default(), id, share(text), (10, 10), true, 0, Arc::default()))
+    let share = share(text);
+    let burst = share.burst();
+    Arc::new(RealLane::new(slot, Box::default(), id, share, (burst, burst), true, 0, Arc::default()))
 }
 
 /// What a shard says to a round.
@@ -66,7 +68,7 @@ fn decide(lane: &RealLane, state: &mut Option<State>, sealed: &Sealed) -> Decide
 fn asked(due: u64) -> (Arc<Round>, Seat, Sealed, Decided) {
     let lane = new_lane("token-bucket 1/day burst 10");
     let round = Round::new(&lane);
-    let (seat, _) = round.join(Work::Ask(1), NOW, due, None);
+    let seat = round.part().join(Work::Ask(1), (NOW, due), None);
     let sealed = round.seal(NOW);
     let decided = decide(&lane, &mut None, &sealed);
     (round, seat, sealed, decided)

@@ -102,3 +102,7 @@ pub(crate) fn thread_number() -> usize {
 pub(crate) fn cores() -> usize {
     1
 }
+
+pub(crate) fn stripes() -> usize {
+    4
+}

@@ -13,3 +13,9 @@ fn a_right_to_send_that_is_given_up_twice() {
 fn an_answer_that_is_noted_too_early() {
     races::broken_order_of_an_answer();
 }
+
+#[test]
+#[should_panic(expected = "one was left behind")]
+fn a_part_that_is_closed_too_late() {
+    races::broken_end_of_a_part();
+}

@@ -11,6 +11,7 @@ scenes! {
     two_calls_are_answered_where_calls_are_let_in
     nobody_waits_for_one_who_lets_in_and_is_gone
     nobody_waits_for_a_sender_that_is_gone
+    whoever_joins_untold_goes_along
     who_leaves_gives_back_what_he_was_granted
     calls_are_not_counted_twice
     no_deadline_is_overlooked

@@ -122,7 +122,7 @@ async fn send(
         script: Script::acquire(&lane.share),
         key: &lane.sub_key,
         arguments: &|command| run.write(command),
-        sent: &round.sent,
+        sent: &round.trip.sent,
     };
     let reply = limit.engine.transport.run(&request).await;
     if !matches!(reply, Err(Fault::NotSent(_))) {

@@ -7,9 +7,10 @@ use arc_swap::ArcSwap;
 
 use super::SharedLimit;
 use super::ceiling::Shut;
+use super::counts::Counts;
 use super::escrow::PAUSE;
 use super::heat::Heat;
-use super::lane::{Counts, Lane, is_due};
+use super::lane::{Lane, is_due};
 use super::losses::Lost;
 use super::meter::Meter;
 use super::purse::Purse;

@@ -167,7 +167,7 @@ impl SharedLimit {
         let elsewhere = elsewhere.filter_map(opens_in).min();
         // Its ceiling lets nobody through a little longer than the shard itself said. What others ask for on their way is no
         // matter: they may well be denied.
-        let ceiling = found.round.lane.ceiling.known().opens_in(&found.share, permits, 0, now).unwrap_or(0);
+        let ceiling = found.lane().ceiling.known().opens_in(&found.share, permits, 0, now).unwrap_or(0);
         let here = found.time(found.verdict.lack).max(ceiling);
         let facts = StoreFacts { part: found.verdict.part(&found.share), ..found.facts };
         Ok(Decision::denied_by_store(facts, elsewhere.map_or(here, |other| other.min(here))))

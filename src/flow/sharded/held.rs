@@ -116,7 +116,7 @@ impl Drop for Asked<'_> {
             && found.verdict.granted > 0
         {
             let charge = found.charge(self.permits * found.verdict.granted);
-            give_back(self.limit, self.entry, &found.round.lane, &charge);
+            give_back(self.limit, self.entry, found.lane(), &charge);
         }
     }
 }

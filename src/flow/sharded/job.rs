@@ -2,7 +2,9 @@
 
 use std::ops::Deref;
 
-use super::round::{Decided, Round};
+use super::lane::Lane;
+use super::part::Part;
+use super::round::Decided;
 use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
@@ -54,7 +56,7 @@ pub(super) type Answer = Result<Outcome, Miss>;
 /// What became of one call, and what its whole round was told.
 pub(super) struct Outcome {
     /// One that the shard has decided.
-    pub round: Arc<Round>,
+    pub part: Arc<Part>,
     /// Of a call that asked. `granted` is 0 or 1; of a lease, its permits.
     pub verdict: Verdict,
 }
@@ -63,11 +65,15 @@ impl Deref for Outcome {
     type Target = Decided;
 
     fn deref(&self) -> &Decided {
-        self.round.decided().expect("only a round that was decided has outcomes")
+        self.part.trip.decided().expect("only a round that was decided has outcomes")
     }
 }
 
 impl Outcome {
+    pub(super) fn lane(&self) -> &Arc<Lane> {
+        &self.part.trip.lane
+    }
+
     /// How long it takes until so many units have come back, in µs.
     pub(super) fn time(&self, units: i64) -> Micros {
         (units.max(0) as u64).div_ceil(self.share.rate() as u64) + (self.header.at - self.header.now)
@@ -90,7 +96,7 @@ impl Outcome {
     /// What a call that was granted was charged.
     pub(super) fn charge(&self, permits: u64) -> Charge {
         let Refund { at, line, .. } = self.refund(permits);
-        Charge { slot: self.round.lane.slot, id: self.id, permits, at, line }
+        Charge { slot: self.lane().slot, id: self.id, permits, at, line }
     }
 
     /// What undoes a call that was granted so many permits.

@@ -8,8 +8,8 @@ use std::ops::Deref;
 
 use super::SharedLimit;
 use super::ceiling::Shut;
+use super::counts::Counts;
 use super::entry::Entry;
-use super::lane::Counts;
 use super::losses::Lost;
 use super::meter::Meter;
 use super::tracked::{Found, Left, Segment, Tracked};

@@ -10,14 +10,13 @@ use tokio::sync::Notify;
 
 use super::ahead::Ahead;
 use super::ceiling::{Ceiling, Known, Note};
-use super::crowd::Crowd;
-use super::fallback::Fallback;
-use super::health::Health;
+use super::counts::Counts;
 use super::job::{Miss, Work};
-use super::meter::Meter;
+use super::part::{Joined, Late, Part, Trip};
 use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start, sum};
-use super::round::{Decided, Late, Round, Sealed};
+use super::round::{Decided, Round, Sealed};
 use super::seat::Seat;
+use super::stripes::{Stripes, UNTOLD};
 use crate::clock::Micros;
 use crate::error::{Error, ErrorKind};
 use crate::kernel::{Header, Refund, Verdict};
@@ -67,44 +66,7 @@ pub(crate) struct Lane {
     /// The [`Ahead`] of the queue, for those who read it without a lock.
     pub(super) ahead: AtomicU64,
     pub(super) queue: Mutex<Queue>,
-}
-
-/// What this process had of one shard, and goes by without it.
-#[derive(Debug)]
-pub(crate) struct Counts {
-    /// What the limiter has under way in all.
-    pub crowd: Arc<Crowd>,
-    pub runs: AtomicU64,
-    pub allowed: AtomicU64,
-    pub denied: AtomicU64,
-    pub health: Health,
-    pub fallback: Fallback,
-}
-
-impl Counts {
-    /// Of a shard of a limit of so long a period, that granted this lately.
-    pub(super) fn new(crowd: &Arc<Crowd>, period: Duration, lately: Meter) -> Self {
-        Self {
-            crowd: Arc::clone(crowd),
-            runs: AtomicU64::new(0),
-            allowed: AtomicU64::new(0),
-            denied: AtomicU64::new(0),
-            health: Health::default(),
-            fallback: Fallback::new(period, lately),
-        }
-    }
-
-    /// Whether calls are decided without the shard, or were a moment ago.
-    pub(super) fn is_in_use(&self, now: Micros) -> bool {
-        self.health.is_sick(now) || self.fallback.is_in_use(now)
-    }
-}
-
-#[cfg(any(test, races))]
-impl Default for Counts {
-    fn default() -> Self {
-        Self::new(&Arc::default(), Duration::from_secs(1), Meter::default())
-    }
+    pub(super) stripes: Stripes,
 }
 
 impl Lane {
@@ -139,6 +101,7 @@ impl Lane {
             hurry: Notify::new(),
             ahead: AtomicU64::new(0),
             queue: Mutex::default(),
+            stripes: Stripes::new(),
         }
     }
 
@@ -210,27 +173,34 @@ impl Lane {
         (now, due): (Micros, Micros),
         waker: &mut Option<Waker>,
     ) -> (Seat, Start) {
+        let permits = if let Work::Ask(permits) = work { permits } else { 0 };
+        if permits > 0
+            && let Some(seat) = self.stripes.join(permits, (now, due), waker)
+        {
+            return (seat, Start::Nothing);
+        }
         let queue = &mut *lock(&self.queue);
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS || self.counts.crowd.is_full() {
                 return (self.turn_away(queue.rounds.len() == MOST_ROUNDS), Start::Crowded);
             }
+            queue.hear(self, self.stripes.close());
             queue.rounds.push_back(Round::new(self));
+            queue.seats = 0;
         }
-        let permits = if let Work::Ask(permits) = work { permits } else { 0 };
-        if permits > 0 {
-            queue.ahead.permits += permits;
-            queue.ahead.largest = queue.ahead.largest.max(permits);
-            self.ahead.store(queue.ahead.packed(), Ordering::Relaxed);
+        queue.seats += 1;
+        if queue.seats == UNTOLD {
+            self.stripes.make();
         }
-        // Written under the lock only.
-        self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         let gathers = !queue.busy && self.is_shared.load(Ordering::Relaxed);
         queue.busy |= gathers;
         let waker = waker.take_if(|_| queue.busy);
-        let round = queue.rounds.back().expect("one is there by now");
-        let (seat, seats) = round.join(work, now, due, waker);
-        queue.seats = seats;
+        let part = self.stripes.part(queue.rounds.back().expect("one is there by now"));
+        let seat = part.join(work, (now, due), waker);
+        let (mut joined, reserved) = part.open(self.stripes.room(MOST_ASKS - queue.seats, self.burst));
+        joined.add(Joined::one(permits));
+        queue.seats += reserved;
+        queue.hear(self, joined);
         if due < self.first_due.load(Ordering::Relaxed) {
             self.first_due.store(due, Ordering::Relaxed);
             if due < self.looks_at.load(Ordering::Relaxed) {
@@ -241,7 +211,7 @@ impl Lane {
             (Some(load), _) => Start::Send(load),
             (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
-            (None, None) if permits > 0 && queue.fills(permits, self.burst) => Start::Full,
+            (None, None) if permits > 0 && queue.fills(self.burst) => Start::Full,
             (None, None) => Start::Nothing,
         };
         (seat, start)
@@ -256,7 +226,7 @@ impl Lane {
             let most = self.counts.crowd.most;
             format!("{most} requests of all keys are under way already; nothing was charged; see max_in_flight")
         };
-        Round::refused(self, Miss::not_sent("redis", message))
+        Part::refused(self, Miss::not_sent("redis", message))
     }
 
     /// The first deadline of the calls that wait for the next round, or earlier.
@@ -289,18 +259,18 @@ impl Lane {
 
     /// Leaves it to a call of this round to send for the lane, until `waker` wakes it. It comes back if somebody else waits
     /// by now.
-    pub(super) fn leave_to(&self, round: &Arc<Round>, drive: Drive, waker: &Waker) -> Option<Drive> {
+    pub(super) fn leave_to(&self, trip: &Arc<Trip>, drive: Drive, waker: &Waker) -> Option<Drive> {
         let queue = &mut *lock(&self.queue);
         if !queue.rounds.is_empty() {
             return Some(drive);
         }
-        queue.alone = Some(Alone { drive, waker: waker.clone(), round: Arc::clone(round) });
+        queue.alone = Some(Alone { drive, waker: waker.clone(), trip: Arc::clone(trip) });
         None
     }
 
     /// What was left to a call of this round, unless somebody else has taken it over.
-    pub(super) fn take_over(&self, round: &Arc<Round>) -> Option<Drive> {
-        let alone = lock(&self.queue).alone.take_if(|alone| Arc::ptr_eq(&alone.round, round));
+    pub(super) fn take_over(&self, trip: &Arc<Trip>) -> Option<Drive> {
+        let alone = lock(&self.queue).alone.take_if(|alone| Arc::ptr_eq(&alone.trip, trip));
         alone.map(|alone| alone.drive)
     }
 

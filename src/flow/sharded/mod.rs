@@ -7,8 +7,8 @@
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `tracked`: the keys that this process knows. `entry`: one that is in use, with a `view` of its plan and the `lane`s to its
 //!   shards. `planned`: what is kept of a plan while nobody uses it; `packer`: the task that has it kept so (`one_task`, as that of `debts`).
-//! * `lane`, `queue`, `round`, `seat`, `job`, `drive`: calls that wait together go out together. `ceiling`: what a shard can have at the
-//!   most.
+//! * `lane`, `queue`, `round`, `part`, `seat`, `job`, `drive`: calls that wait together go out together. `stripes`: where threads join them
+//!   side by side. `ceiling`: what a shard can have at the most. `counts`: what this process had of it.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
 //! * `health`, `fallback`, `local`, `meter`: a shard that does not answer, and how its calls are decided without it. `debts`: what it is charged for
@@ -20,6 +20,7 @@
 mod ahead;
 mod call;
 mod ceiling;
+mod counts;
 mod crowd;
 mod debts;
 mod defined;
@@ -44,6 +45,7 @@ mod meter;
 mod moves;
 mod one_task;
 mod packer;
+mod part;
 mod plan_view;
 mod planned;
 mod purse;
@@ -55,6 +57,7 @@ mod round;
 mod seat;
 mod serve;
 mod settle;
+mod stripes;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -17,10 +17,10 @@
 
 use super::SharedLimit;
 use super::ceiling::Shut;
+use super::counts::Counts;
 use super::entry::Entry;
 use super::fallback::span;
 use super::heat::Heat;
-use super::lane::Counts;
 use super::meter::Meter;
 use super::turn::Turns;
 use super::view::View;

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, OnceLock, cores, lock, thread_number};
+use crate::sync::{Mutex, OnceLock, lock, stripes, thread_number};
 
 /// A stripe is filled with this part of what each could have: late ones find something left.
 const SLICES: u64 = 4;
@@ -61,12 +61,6 @@ impl Use {
         }
         (self.rate * horizon as f64).ceil() as u64
     }
-}
-
-/// More than threads can run at once on a few cores: of those that do, hardly two have the same one. On many it is one for each: they are
-/// all looked through before a denial, and each takes 128 bytes.
-fn stripes(cores: usize) -> usize {
-    (4 * cores).min(16).max(cores).next_power_of_two()
 }
 
 /// One thread's part, or what nobody has taken yet.
@@ -159,7 +153,7 @@ impl Purse {
     pub(super) fn add(&self, lease: Lease) {
         if self.stripes.get().is_none() {
             // Somebody else may have made them.
-            let _ = self.stripes.set((0..stripes(cores())).map(|_| CachePadded::default()).collect());
+            let _ = self.stripes.set((0..stripes()).map(|_| CachePadded::default()).collect());
         }
         self.reserve.put(lease);
     }

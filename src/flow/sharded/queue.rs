@@ -7,6 +7,7 @@ use std::task::Waker;
 use super::ahead::Ahead;
 use super::job::Miss;
 use super::lane::Lane;
+use super::part::{Joined, Trip};
 use super::round::{Round, Sealed};
 use crate::kernel::Refund;
 use crate::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ const PART: u64 = 4;
 pub(super) struct Queue {
     /// What goes out next; calls join the last one.
     pub rounds: VecDeque<Arc<Round>>,
-    /// How many calls that one has.
+    /// How many seats of that one are taken, or may be without a look at the lane.
     pub seats: usize,
     /// Of calls that nobody waits for any more.
     pub refunds: Vec<Refund>,
@@ -48,8 +49,8 @@ pub(super) type Drive = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Alone {
     pub drive: Drive,
     pub waker: Waker,
-    /// The round that it waits for: whose drive this is.
-    pub round: Arc<Round>,
+    /// Of the round that it waits for: whose drive this is.
+    pub trip: Arc<Trip>,
 }
 
 /// What is to be done so that a call that was put into a lane goes out.
@@ -75,9 +76,21 @@ pub(super) struct Load {
 }
 
 impl Queue {
-    /// Whether the lane of a share with this burst is full with a call for `permits`.
-    pub(super) fn fills(&mut self, permits: u64, burst: u64) -> bool {
-        self.fill += permits;
+    /// Calls have joined: they are on their way.
+    pub(super) fn hear(&mut self, lane: &Lane, joined: Joined) {
+        if joined.calls == 0 {
+            return;
+        }
+        self.fill += joined.permits;
+        self.ahead.permits += joined.permits;
+        self.ahead.largest = self.ahead.largest.max(joined.largest);
+        lane.ahead.store(self.ahead.packed(), Ordering::Relaxed);
+        // Written under the lock only.
+        lane.waiting.store(lane.waiting() + joined.calls, Ordering::Relaxed);
+    }
+
+    /// Whether the lane of a share with this burst is full.
+    pub(super) fn fills(&mut self, burst: u64) -> bool {
         let is_full = self.seats == MOST_ASKS || self.fill >= burst / PART;
         if is_full {
             self.fill = 0;
@@ -95,7 +108,11 @@ impl Queue {
         // Not all at once: what is left of them must not look like something to send.
         refunds.extend(self.kept.drain(..self.kept.len().min(MOST_ASKS - refunds.len())));
         self.returning = sum(&refunds);
-        Some(Load { round: self.rounds.pop_front().unwrap_or_else(|| Round::new(lane)), refunds })
+        let round = self.rounds.pop_front().unwrap_or_else(|| Round::new(lane));
+        if self.rounds.is_empty() {
+            self.hear(lane, lane.stripes.close());
+        }
+        Some(Load { round, refunds })
     }
 }
 
@@ -141,13 +158,14 @@ impl Drop for Sending {
             queue.busy = false;
             queue.lost += std::mem::take(&mut queue.returning);
             queue.lost += queue.rounds.iter().chain(&self.round).map(|round| round.returning()).sum::<u64>();
+            self.lane.stripes.close();
             queue.ahead = Ahead::default();
             self.lane.ahead.store(0, Ordering::Relaxed);
             self.lane.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.rounds)
         };
         if let Some(round) = &self.round {
-            let sent = round.sent.load(Ordering::Relaxed);
+            let sent = round.trip.sent.load(Ordering::Relaxed);
             round.answer(Sealed::default(), Err(Miss::Ended { sent }));
         }
         for round in left {
@@ -167,7 +185,8 @@ mod tests {
             queue.seats = 0;
             loop {
                 queue.seats += 1;
-                if queue.fills(permits, burst) {
+                queue.fill += permits;
+                if queue.fills(burst) {
                     return queue.seats;
                 }
             }

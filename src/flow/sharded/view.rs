@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::SharedLimit;
 use super::ceiling::Shut;
+use super::counts::Counts;
 use super::job::{free, reset_after};
-use super::lane::{Counts, Lane};
+use super::lane::Lane;
 use super::meter::Meter;
 use super::turn::STAY;
 use crate::clock::Micros;

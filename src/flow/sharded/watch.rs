@@ -7,7 +7,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::SharedLimit;
 use super::lane::Lane;
-use super::round::{Late, Round};
+use super::part::Late;
+use super::round::Round;
 use crate::clock::Micros;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,7 @@ impl<'a> Watch<'a> {
             }
             let is_late = self.look(round);
             let is_in = |flag: &AtomicBool| !flag.load(Ordering::Relaxed);
-            if is_late && is_in(&round.sent) && is_in(is_over) {
+            if is_late && is_in(&round.trip.sent) && is_in(is_over) {
                 return true;
             }
         }

@@ -2,10 +2,11 @@
 //!
 //! * `planned`: what is packed goes on where it was.
 //! * `purse`: what was added is spent, held or taken back, once each.
-//! * `round`: what calls find in the one answer that they share.
+//! * `round`: what calls find in the one answer that they share. `stripes`: calls of several threads that come side by side.
 //! * `waits`: who waits is served in the order of arrival.
 
 mod planned;
 mod purse;
 mod round;
+mod stripes;
 mod waits;

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::lane::Lane;
+use super::super::part::{Late, Part};
 use super::super::queue::{Sending, Start};
-use super::super::round::{Decided, Late, Round, Sealed};
+use super::super::round::{Decided, Round, Sealed};
 use super::super::seat::Seat;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::{Error, ErrorKind};
@@ -37,7 +38,7 @@ fn new_round() -> Arc<Round> {
 /// With more of them than go together, each round that failed was followed by another at once, for as long as the server was away.
 #[test]
 fn refunds_that_could_not_be_sent_wait_for_somebody() {
-    let lane = Arc::clone(&new_round().lane);
+    let lane = Arc::clone(&new_round().trip.lane);
     let refund = Refund { permits: 2, at: NOW, line: 0 };
     assert_eq!(lane.keep(vec![refund; 2_000]), 0);
     let (seat, Start::Send(mut load)) = lane.put(Work::Look, (NOW, NOW + 1_000), &mut None) else { panic!("idle") };
@@ -60,7 +61,7 @@ fn refunds_that_could_not_be_sent_wait_for_somebody() {
 }
 
 /// What the shard says to a round.
-fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
+pub(super) fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
     let mut verdicts: Verdicts = sealed.asks.iter().map(|_| Verdict::default()).collect();
     let batch = Batch { asks: &sealed.asks, ..Batch::default() };
     let header = run(state, &share, NOW, &batch, &mut verdicts);
@@ -69,7 +70,7 @@ fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -> Decided {
 }
 
 fn join(round: &Arc<Round>, work: Work) -> Seat {
-    round.join(work, 10, 1_000, None).0
+    round.part().join(work, (10, 1_000), None)
 }
 
 /// Lets those go who are due; says how many that were.
@@ -120,12 +121,15 @@ proptest! {
         works in works(),
         // 1, 2: before it is sealed, and before it is answered. 3: its deadline passes before that.
         gone in prop::collection::vec(0..4_u8, 24),
+        // By which of several threads.
+        parts in prop::collection::vec(0..3_usize, 24),
     ) {
         let share = share(EVERY[limit]);
         let round = new_round();
         let due = |gone: u8| if gone == 3 { 50 } else { 1_000 };
-        let mut seats: Vec<Option<Seat>> = works.iter().zip(&gone)
-            .map(|(work, gone)| Some(round.join(work.clone(), 10, due(*gone), None).0)).collect();
+        let all_parts = [round.part(), round.new_part(), round.new_part()];
+        let mut seats: Vec<Option<Seat>> = works.iter().zip(&gone).zip(&parts).zip(10..)
+            .map(|(((work, gone), part), now)| Some(all_parts[*part].join(work.clone(), (now, due(*gone)), None))).collect();
         let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
             for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
                 *seat = None;
@@ -137,7 +141,10 @@ proptest! {
         let late = gone[..works.len()].iter().map(|gone| u64::from(*gone == 3)).sum::<u64>();
         prop_assert_eq!((expire(&round, 49), expire(&round, 50), expire(&round, 51)), (0, late, 0));
         let decided = decide(share.clone(), &mut None, &sealed);
-        let mut surplus = round.answer(sealed, Ok(decided)).into_iter();
+        let surplus = round.answer(sealed, Ok(decided));
+        // Only a queue has places in line.
+        let line_of = |line: i64| if share.is_paced() || line == UNSPENT { line } else { 0 };
+        let mut back = Vec::new();
 
         // Leases are behind all others.
         let (mut state, mut verdicts) = (None, vec![Verdict::default(); works.len()]);
@@ -159,12 +166,8 @@ proptest! {
                 Some(seat) => found(seat),
                 // What was granted to one who left later is nobody's.
                 None if alone.granted > 0 => {
-                    let back = surplus.next().expect("it comes back");
-                    let line = if work.is_held() { UNSPENT } else { back.line };
-                    prop_assert_eq!((back.permits, back.line), (permits * alone.granted, line), "{:?}", work);
-                    if share.is_paced() && !work.is_held() {
-                        prop_assert_eq!(back.line, alone.line + (permits * alone.granted) as i64 * share.cost());
-                    }
+                    let line = alone.line + (permits * alone.granted) as i64 * share.cost();
+                    back.push((permits * alone.granted, line_of(if work.is_held() { UNSPENT } else { line })));
                     continue;
                 }
                 None => continue,
@@ -177,16 +180,19 @@ proptest! {
                 prop_assert_eq!(outcome.verdict.line, alone.line, "{:?}", work);
             }
         }
-        prop_assert!(surplus.next().is_none(), "nothing else comes back");
+        let mut came_back: Vec<_> = surplus.iter().map(|refund| (refund.permits, line_of(refund.line))).collect();
+        came_back.sort_unstable();
+        back.sort_unstable();
+        prop_assert_eq!(came_back, back, "nothing else, and nothing less");
     }
 
     /// A call whose deadline has passed learns so, whenever it looks: it never finds what went back.
     #[test]
     fn who_is_late_gets_nothing(sent in any::<bool>(), looks_before in any::<bool>(), fails in any::<bool>()) {
         let round = new_round();
-        let (mut seat, _) = round.join(Work::Ask(2), 10, 50, None);
+        let mut seat = round.part().join(Work::Ask(2), (10, 50), None);
         let sealed = round.seal(49);
-        round.sent.store(sent, Ordering::Relaxed);
+        round.trip.sent.store(sent, Ordering::Relaxed);
         prop_assert_eq!((poll(&mut seat).is_none(), seat.is_over(), expire(&round, 50)), (true, false, 1));
         prop_assert!(seat.is_over());
         let kind = |answer: Option<Answer>| match answer {
@@ -241,9 +247,9 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 #[test]
 fn a_call_that_waited_too_long_is_not_sent() {
     let round = new_round();
-    let (mut old, _) = round.join(Work::Ask(1), 9, 20, None);
-    let (refund, _) = round.join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), 9, u64::MAX, None);
-    let (new, _) = round.join(Work::Ask(2), 10, 21, None);
+    let mut old = round.part().join(Work::Ask(1), (9, 20), None);
+    let refund = round.part().join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), (9, u64::MAX), None);
+    let new = round.part().join(Work::Ask(2), (10, 21), None);
     let sealed = round.seal(20);
     assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
     let decided = decide(share(EVERY[0]), &mut None, &sealed);
@@ -289,7 +295,7 @@ fn a_round_without_a_shard_is_answered() {
     }
     round.answer(sealed, Ok(decided));
     assert!(matches!(poll(&mut one), Some(Err(_))));
-    let mut refused = Round::refused(&new_round().lane, Miss::not_sent("redis", "full"));
+    let mut refused = Part::refused(&new_round().trip.lane, Miss::not_sent("redis", "full"));
     assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
 }
 
@@ -298,9 +304,9 @@ fn a_round_without_a_shard_is_answered() {
 fn who_is_late_and_admitted_is_charged_once() {
     let late = || {
         let round = new_round();
-        let (mut seat, _) = round.join(Work::Ask(2), 10, 50, None);
+        let mut seat = round.part().join(Work::Ask(2), (10, 50), None);
         let sealed = round.seal(49);
-        round.sent.store(true, Ordering::Relaxed);
+        round.trip.sent.store(true, Ordering::Relaxed);
         expire(&round, 50);
         assert!(matches!(poll(&mut seat), Some(Err(_))));
         let decided = decide(share(EVERY[0]), &mut None, &sealed);
@@ -324,9 +330,9 @@ fn who_is_late_and_admitted_is_charged_once() {
 #[test]
 fn an_answer_is_in_time_for_whoever_still_waits() {
     let round = new_round();
-    let brief = round.join(Work::Ask(1), NOW, NOW + 10, None).0;
-    let patient = round.join(Work::Ask(1), NOW, NOW + 1_000, None).0;
-    let _look = round.join(Work::Look, NOW, u64::MAX, None).0;
+    let brief = round.part().join(Work::Ask(1), (NOW, NOW + 10), None);
+    let patient = round.part().join(Work::Ask(1), (NOW, NOW + 1_000), None);
+    let _look = round.part().join(Work::Look, (NOW, u64::MAX), None);
     assert!(round.is_waited_for(NOW + 9) && round.is_waited_for(NOW + 999) && !round.is_waited_for(NOW + 1_000));
     drop(patient);
     assert!(round.is_waited_for(NOW + 9) && !round.is_waited_for(NOW + 10));
@@ -340,7 +346,7 @@ fn who_is_late_is_told_what_happened_the_last_time() {
     let said = |round: &Arc<Round>| {
         let mut seat = join(round, Work::Ask(1));
         assert_eq!(expire(round, 1_000), 1);
-        round.lane.counts.health.overdue(NOW);
+        round.trip.lane.counts.health.overdue(NOW);
         match poll(&mut seat) {
             Some(Err(Miss::Failed(error))) => error.to_string(),
             _ => panic!("it is late"),
@@ -348,9 +354,9 @@ fn who_is_late_is_told_what_happened_the_last_time() {
     };
     let round = new_round();
     assert!(!said(&round).contains("the last time"));
-    round.lane.failed(NOW, NOW, "nobody is there");
+    round.trip.lane.failed(NOW, NOW, "nobody is there");
     let error = said(&round);
     assert!(error.contains("by the deadline (the last time: nobody is there); nothing was charged"), "{error}");
-    round.lane.counts.health.answered();
+    round.trip.lane.counts.health.answered();
     assert!(!said(&round).contains("the last time"));
 }
