@@ -42,7 +42,7 @@ pub fn broken_right_to_send() {
 }
 
 /// A round is sealed before those who join it untold are kept out.
-pub fn broken_end_of_a_part() {
+pub fn broken_end_of_a_row() {
     check(|| {
         let shard = Shard::new("fixed-window 1000/day");
         let (_first, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
@@ -56,7 +56,7 @@ pub fn broken_end_of_a_part() {
         shard.lane.stripes.close();
         let seats = joining.join().expect("it joined");
         if let (Some(round), Some(calls)) = (round, sealed) {
-            let joined = |seat: &Seat| seat.part.as_ref().is_some_and(|part| Arc::ptr_eq(&part.trip, &round.trip));
+            let joined = |seat: &Seat| seat.row.as_ref().is_some_and(|row| Arc::ptr_eq(&row.trip, &round.trip));
             assert_eq!(seats.iter().filter(|seat| joined(seat)).count(), calls, "one was left behind");
         }
     });

@@ -138,7 +138,7 @@ fn new_shard(is_shared: bool) -> Arc<Shard> {
     shard
 }
 
-/// A thread's calls join a part of their own, the last one without the lane being told, while the round before is answered and theirs is
+/// A thread's calls join a row of their own, the last one without the lane being told, while the round before is answered and theirs is
 /// taken: all of them go along with one or the other.
 pub fn whoever_joins_untold_goes_along() {
     check(|| {

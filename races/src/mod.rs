@@ -68,7 +68,7 @@ fn decide(lane: &RealLane, state: &mut Option<State>, sealed: &Sealed) -> Decide
 fn asked(due: u64) -> (Arc<Round>, Seat, Sealed, Decided) {
     let lane = new_lane("token-bucket 1/day burst 10");
     let round = Round::new(&lane);
-    let seat = round.part().join(Work::Ask(1), (NOW, due), None);
+    let seat = round.row().join(Work::Ask(1), (NOW, due), None);
     let sealed = round.seal(NOW);
     let decided = decide(&lane, &mut None, &sealed);
     (round, seat, sealed, decided)

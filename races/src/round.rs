@@ -5,7 +5,7 @@ use loom::thread;
 
 use super::{LATER, NOW, asked, check, is_granted, is_late};
 use crate::flow::sharded::job::Miss;
-use crate::flow::sharded::part::Late;
+use crate::flow::sharded::row::Late;
 use crate::sync::Arc;
 
 /// A call that waits is woken.

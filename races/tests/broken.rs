@@ -16,6 +16,6 @@ fn an_answer_that_is_noted_too_early() {
 
 #[test]
 #[should_panic(expected = "one was left behind")]
-fn a_part_that_is_closed_too_late() {
-    races::broken_end_of_a_part();
+fn a_row_that_is_closed_too_late() {
+    races::broken_end_of_a_row();
 }

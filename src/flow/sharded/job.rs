@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use super::lane::Lane;
-use super::part::Part;
 use super::round::Decided;
+use super::row::Row;
 use crate::clock::Micros;
 use crate::decision::Charge;
 use crate::error::{Error, ErrorKind};
@@ -56,7 +56,7 @@ pub(super) type Answer = Result<Outcome, Miss>;
 /// What became of one call, and what its whole round was told.
 pub(super) struct Outcome {
     /// One that the shard has decided.
-    pub part: Arc<Part>,
+    pub row: Arc<Row>,
     /// Of a call that asked. `granted` is 0 or 1; of a lease, its permits.
     pub verdict: Verdict,
 }
@@ -65,13 +65,13 @@ impl Deref for Outcome {
     type Target = Decided;
 
     fn deref(&self) -> &Decided {
-        self.part.trip.decided().expect("only a round that was decided has outcomes")
+        self.row.trip.decided().expect("only a round that was decided has outcomes")
     }
 }
 
 impl Outcome {
     pub(super) fn lane(&self) -> &Arc<Lane> {
-        &self.part.trip.lane
+        &self.row.trip.lane
     }
 
     /// How long it takes until so many units have come back, in µs.

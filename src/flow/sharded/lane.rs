@@ -12,9 +12,9 @@ use super::ahead::Ahead;
 use super::ceiling::{Ceiling, Known, Note};
 use super::counts::Counts;
 use super::job::{Miss, Work};
-use super::part::{Joined, Late, Part, Trip};
 use super::queue::{Alone, Drive, Load, MOST_ASKS, Queue, Start, sum};
 use super::round::{Decided, Round, Sealed};
+use super::row::{Joined, Late, Row, Trip};
 use super::seat::Seat;
 use super::stripes::{Stripes, UNTOLD};
 use crate::clock::Micros;
@@ -195,9 +195,9 @@ impl Lane {
         let gathers = !queue.busy && self.is_shared.load(Ordering::Relaxed);
         queue.busy |= gathers;
         let waker = waker.take_if(|_| queue.busy);
-        let part = self.stripes.part(queue.rounds.back().expect("one is there by now"));
-        let seat = part.join(work, (now, due), waker);
-        let (mut joined, reserved) = part.open(self.stripes.room(MOST_ASKS - queue.seats, self.burst));
+        let row = self.stripes.row(queue.rounds.back().expect("one is there by now"));
+        let seat = row.join(work, (now, due), waker);
+        let (mut joined, reserved) = row.open(self.stripes.room(MOST_ASKS - queue.seats, self.burst));
         joined.add(Joined::one(permits));
         queue.seats += reserved;
         queue.hear(self, joined);
@@ -211,7 +211,7 @@ impl Lane {
             (Some(load), _) => Start::Send(load),
             (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
-            (None, None) if permits > 0 && queue.fills(self.burst) => Start::Full,
+            (None, None) if permits > 0 && queue.fills(joined.permits, self.burst) => Start::Full,
             (None, None) => Start::Nothing,
         };
         (seat, start)
@@ -226,7 +226,7 @@ impl Lane {
             let most = self.counts.crowd.most;
             format!("{most} requests of all keys are under way already; nothing was charged; see max_in_flight")
         };
-        Part::refused(self, Miss::not_sent("redis", message))
+        Row::refused(self, Miss::not_sent("redis", message))
     }
 
     /// The first deadline of the calls that wait for the next round, or earlier.

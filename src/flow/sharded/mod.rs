@@ -7,7 +7,7 @@
 //! * `held`: what is charged and not handed out yet, and goes back if its caller goes away.
 //! * `keys`, `tracked`: the keys that this process knows. `entry`: one that is in use, with a `view` of its plan and the `lane`s to its
 //!   shards. `planned`: what is kept of a plan while nobody uses it; `packer`: the task that has it kept so (`one_task`, as that of `debts`).
-//! * `lane`, `queue`, `round`, `part`, `seat`, `job`, `drive`: calls that wait together go out together. `stripes`: where threads join them
+//! * `lane`, `queue`, `round`, `row`, `seat`, `job`, `drive`: calls that wait together go out together. `stripes`: where threads join them
 //!   side by side. `ceiling`: what a shard can have at the most. `counts`: what this process had of it.
 //! * `turn`: which lane is next. `watch`: the deadlines of those who wait. `ahead`, `crowd`: how much is under way, in a lane and
 //!   in all.
@@ -45,7 +45,6 @@ mod meter;
 mod moves;
 mod one_task;
 mod packer;
-mod part;
 mod plan_view;
 mod planned;
 mod purse;
@@ -54,6 +53,7 @@ mod queue;
 #[path = "../../../races/src/mod.rs"]
 pub(crate) mod races;
 mod round;
+mod row;
 mod seat;
 mod serve;
 mod settle;

@@ -7,8 +7,8 @@ use std::task::Waker;
 use super::ahead::Ahead;
 use super::job::Miss;
 use super::lane::Lane;
-use super::part::{Joined, Trip};
 use super::round::{Round, Sealed};
+use super::row::{Joined, Trip};
 use crate::kernel::Refund;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
@@ -81,7 +81,6 @@ impl Queue {
         if joined.calls == 0 {
             return;
         }
-        self.fill += joined.permits;
         self.ahead.permits += joined.permits;
         self.ahead.largest = self.ahead.largest.max(joined.largest);
         lane.ahead.store(self.ahead.packed(), Ordering::Relaxed);
@@ -89,8 +88,9 @@ impl Queue {
         lane.waiting.store(lane.waiting() + joined.calls, Ordering::Relaxed);
     }
 
-    /// Whether the lane of a share with this burst is full.
-    pub(super) fn fills(&mut self, burst: u64) -> bool {
+    /// Whether the lane of a share with this burst is full with calls for `permits`.
+    pub(super) fn fills(&mut self, permits: u64, burst: u64) -> bool {
+        self.fill += permits;
         let is_full = self.seats == MOST_ASKS || self.fill >= burst / PART;
         if is_full {
             self.fill = 0;
@@ -185,8 +185,7 @@ mod tests {
             queue.seats = 0;
             loop {
                 queue.seats += 1;
-                queue.fill += permits;
-                if queue.fills(burst) {
+                if queue.fills(permits, burst) {
                     return queue.seats;
                 }
             }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::job::{Miss, Work};
 use super::lane::Lane;
-use super::part::{Caller, LAST, Late, Part, Place, Seats, Taken, Trip};
+use super::row::{Caller, LAST, Late, Place, Row, Seats, Taken, Trip};
 use crate::clock::Micros;
 use crate::decision::StoreFacts;
 use crate::kernel::{Ask, Header, Refund};
@@ -19,7 +19,7 @@ use crate::wire::{GrantId, Verdicts};
 pub(super) struct Round {
     pub trip: Arc<Trip>,
     /// Of the threads that have some, in the order in which they came; none comes once it is sealed.
-    parts: Mutex<SmallVec<[Arc<Part>; 1]>>,
+    rows: Mutex<SmallVec<[Arc<Row>; 1]>>,
 }
 
 /// What a run decided.
@@ -38,7 +38,7 @@ pub(super) struct Decided {
 /// What a round comes to when it is sent.
 #[derive(Default)]
 pub(super) struct Sealed {
-    /// Of each part's calls.
+    /// Of each row's calls.
     places: SmallVec<[Vec<Place>; 1]>,
     pub asks: Vec<Ask>,
     /// Permits that leases ask for together, and for how long a shard keeps room for them.
@@ -56,37 +56,37 @@ pub(super) struct Sealed {
 
 impl Round {
     pub(super) fn new(lane: &Arc<Lane>) -> Arc<Self> {
-        Arc::new(Self { trip: Trip::new(lane), parts: Mutex::default() })
+        Arc::new(Self { trip: Trip::new(lane), rows: Mutex::default() })
     }
 
-    /// The part that it has for all threads.
-    pub(super) fn part(&self) -> Arc<Part> {
-        let first = lock(&self.parts).first().map(Arc::clone);
-        first.unwrap_or_else(|| self.new_part())
+    /// The row that it has for all threads.
+    pub(super) fn row(&self) -> Arc<Row> {
+        let first = lock(&self.rows).first().map(Arc::clone);
+        first.unwrap_or_else(|| self.new_row())
     }
 
-    pub(super) fn new_part(&self) -> Arc<Part> {
-        let part = Part::new(&self.trip);
-        lock(&self.parts).push(Arc::clone(&part));
-        part
+    pub(super) fn new_row(&self) -> Arc<Row> {
+        let row = Row::new(&self.trip);
+        lock(&self.rows).push(Arc::clone(&row));
+        row
     }
 
     /// What is to be sent: nothing for calls that nobody waits for, or whose deadline has passed, unless they were admitted for its
     /// sake. Nobody may join after this.
     pub(super) fn seal(&self, now: Micros) -> Sealed {
-        let parts = lock(&self.parts);
-        let seats: SmallVec<[_; 1]> = parts.iter().map(|part| lock(&part.seats)).collect();
+        let rows = lock(&self.rows);
+        let seats: SmallVec<[_; 1]> = rows.iter().map(|row| lock(&row.seats)).collect();
         let places = seats.iter().map(|seats| vec![Place::Late; seats.taken.len()]).collect();
         let mut sealed = Sealed { places, ..Sealed::default() };
-        for (_, part, index) in by_arrival(&seats) {
-            let (part, index) = (part as usize, index as usize);
-            let (seats, seat) = (&seats[part], &seats[part].taken[index]);
+        for (_, row, index) in by_arrival(&seats) {
+            let (row, index) = (row as usize, index as usize);
+            let (seats, seat) = (&seats[row], &seats[row].taken[index]);
             sealed.asked += if let Work::Ask(permits) = seat.work { permits } else { 0 };
             let is_late =
                 matches!(seat.caller, Caller::Late { .. }) || seats.due(seat) <= now && seat.caller != Caller::Admitted;
             let is_off = is_late || seat.caller == Caller::Gone && seat.work.dies_with_its_caller();
             if !is_off {
-                sealed.places[part][index] = sealed.add(&seat.work);
+                sealed.places[row][index] = sealed.add(&seat.work);
             }
         }
         if sealed.leased > 0 {
@@ -97,8 +97,8 @@ impl Round {
 
     /// The first deadline of those who wait.
     pub(super) fn first_due(&self) -> Micros {
-        let dues = |part: &Arc<Part>| lock(&part.seats).first_due;
-        lock(&self.parts).iter().map(dues).min().unwrap_or(Micros::MAX)
+        let dues = |row: &Arc<Row>| lock(&row.seats).first_due;
+        lock(&self.rows).iter().map(dues).min().unwrap_or(Micros::MAX)
     }
 
     /// Somebody who asked has not come to his deadline yet.
@@ -106,8 +106,8 @@ impl Round {
         let waits = |seats: &Seats, seat: &Taken| {
             seat.caller == Caller::Waits && matches!(seat.work, Work::Ask(_)) && seats.due(seat) > now
         };
-        lock(&self.parts).iter().any(|part| {
-            let seats = &*lock(&part.seats);
+        lock(&self.rows).iter().any(|row| {
+            let seats = &*lock(&row.seats);
             seats.taken.iter().any(|seat| waits(seats, seat))
         })
     }
@@ -115,19 +115,19 @@ impl Round {
     /// Permits that its calls give back, as long as it has no answer.
     pub(super) fn returning(&self) -> u64 {
         let back = |seat: &Taken| if let Work::Refund(refund) = &seat.work { refund.permits } else { 0 };
-        let of = |part: &Arc<Part>| lock(&part.seats).taken.iter().map(back).sum::<u64>();
-        lock(&self.parts).iter().map(of).sum()
+        let of = |row: &Arc<Row>| lock(&row.seats).taken.iter().map(back).sum::<u64>();
+        lock(&self.rows).iter().map(of).sum()
     }
 
     /// When its first seat was taken.
     pub(super) fn since(&self) -> Micros {
-        let since = |part: &Arc<Part>| lock(&part.seats).since;
-        lock(&self.parts).iter().map(since).min().unwrap_or(0)
+        let since = |row: &Arc<Row>| lock(&row.seats).since;
+        lock(&self.rows).iter().map(since).min().unwrap_or(0)
     }
 
-    /// See [`Part::expire`].
+    /// See [`Row::expire`].
     pub(super) fn expire(&self, now: Micros, late: &mut Late) {
-        lock(&self.parts).iter().for_each(|part| part.expire(now, late));
+        lock(&self.rows).iter().for_each(|row| row.expire(now, late));
     }
 
     /// Answers everybody, once. What comes back are permits that nobody waits for.
@@ -135,21 +135,21 @@ impl Round {
         let Sealed { places, asks, .. } = sealed;
         self.trip.tell(asks, result);
         let mut surplus = Vec::new();
-        let parts = std::mem::take(&mut *lock(&self.parts));
-        for (part, places) in parts.iter().zip(places.into_iter().chain(std::iter::repeat_with(Vec::new))) {
-            part.answer(places, &mut surplus);
+        let rows = std::mem::take(&mut *lock(&self.rows));
+        for (row, places) in rows.iter().zip(places.into_iter().chain(std::iter::repeat_with(Vec::new))) {
+            row.answer(places, &mut surplus);
         }
         surplus
     }
 }
 
-/// Who has a seat: when it was taken, in which part, and which of its seats; in the order in which they came. Of those who came in the
-/// same microsecond the first are those whose part is older, so calls of one thread are in order in any case.
+/// Who has a seat: when it was taken, in which row, and which of its seats; in the order in which they came. Of those who came in the
+/// same microsecond the first are those whose row is older, so calls of one thread are in order in any case.
 fn by_arrival(seats: &[MutexGuard<'_, Seats>]) -> SmallVec<[(Micros, u32, u32); 1]> {
     let mut arrivals: SmallVec<[(Micros, u32, u32); 1]> =
         SmallVec::with_capacity(seats.iter().map(|seats| seats.taken.len()).sum());
-    for (part, seats) in seats.iter().enumerate() {
-        let of = |(index, seat)| (seats.at(seat), part as u32, index as u32);
+    for (row, seats) in seats.iter().enumerate() {
+        let of = |(index, seat)| (seats.at(seat), row as u32, index as u32);
         arrivals.extend(seats.taken.iter().enumerate().map(of));
     }
     if seats.len() > 1 {

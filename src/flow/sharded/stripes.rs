@@ -1,30 +1,30 @@
 //! Where calls of several threads join the next round side by side.
 //!
 //! Calls of a hot key that come by all threads of a process would pass the lines of a cache from core to core for each seat: the lane's
-//! lock, its counts, the round's. So a lane to which calls come in crowds gives each thread a part of the next round, and tells it how many may
+//! lock, its counts, the round's. So a lane to which calls come in crowds gives each thread a row of the next round, and tells it how many may
 //! join there before the lane has to know of them. What the lane knows is that much behind, and exact again whenever a round goes.
 
 use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 
-use super::part::{Joined, Part, Room};
 use super::round::Round;
+use super::row::{Joined, Room, Row};
 use super::seat::Seat;
 use crate::clock::Micros;
 use crate::sync::{Arc, Mutex, OnceLock, lock, stripes, thread_number};
 
 /// Calls that may join before the lane hears of them: then it costs them little, and rounds lose few seats to threads that do not fill
-/// their parts.
+/// their rows.
 pub(super) const UNTOLD: usize = if cfg!(races) { 2 } else { 32 };
 /// And that they ask for: such a part of what the share holds. So the lane knows what is on its way to a hundredth, and of a small share
 /// always.
 const PART: u64 = 256;
 
-/// Each thread's part of the round that calls join.
+/// Each thread's row of the round that calls join.
 pub(super) struct Stripes(OnceLock<Box<[Stripe]>>);
 
-type Stripe = CachePadded<Mutex<Option<Arc<Part>>>>;
+type Stripe = CachePadded<Mutex<Option<Arc<Row>>>>;
 
 impl Stripes {
     pub(super) fn new() -> Self {
@@ -44,17 +44,17 @@ impl Stripes {
         Some(&stripes[thread_number() & (stripes.len() - 1)])
     }
 
-    /// A seat in this thread's part, if it has one, and there is room in it that the lane knows of.
+    /// A seat in this thread's row, if it has one, and there is room in it that the lane knows of.
     #[inline]
     pub(super) fn join(&self, permits: u64, times: (Micros, Micros), waker: &mut Option<Waker>) -> Option<Seat> {
         lock(self.own()?).as_ref()?.join_untold(permits, times, waker)
     }
 
-    /// This thread's part of the round that calls join. Under the lane's lock.
-    pub(super) fn part(&self, round: &Round) -> Arc<Part> {
-        let Some(own) = self.own() else { return round.part() };
+    /// This thread's row of the round that calls join. Under the lane's lock.
+    pub(super) fn row(&self, round: &Round) -> Arc<Row> {
+        let Some(own) = self.own() else { return round.row() };
         let own = &mut *lock(own);
-        Arc::clone(own.get_or_insert_with(|| round.new_part()))
+        Arc::clone(own.get_or_insert_with(|| round.new_row()))
     }
 
     /// Who may join there untold, if a round has so many seats left, and the share such a burst.
@@ -65,12 +65,12 @@ impl Stripes {
         }
     }
 
-    /// Nobody joins any more, until a round has parts again. Says who has joined untold. Under the lane's lock.
+    /// Nobody joins any more, until a round has rows again. Says who has joined untold. Under the lane's lock.
     pub(super) fn close(&self) -> Joined {
         let mut untold = Joined::default();
         for stripe in self.0.get().map_or(&[][..], Box::as_ref) {
-            if let Some(part) = lock(stripe).take() {
-                untold.add(part.close());
+            if let Some(row) = lock(stripe).take() {
+                untold.add(row.close());
             }
         }
         untold

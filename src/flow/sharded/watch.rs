@@ -7,8 +7,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::SharedLimit;
 use super::lane::Lane;
-use super::part::Late;
 use super::round::Round;
+use super::row::Late;
 use crate::clock::Micros;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};

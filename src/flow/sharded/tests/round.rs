@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::super::job::{Answer, Miss, Outcome, Work};
 use super::super::lane::Lane;
-use super::super::part::{Late, Part};
 use super::super::queue::{Sending, Start};
 use super::super::round::{Decided, Round, Sealed};
+use super::super::row::{Late, Row};
 use super::super::seat::Seat;
 use crate::decision::{DecidedBy, StoreFacts};
 use crate::error::{Error, ErrorKind};
@@ -70,7 +70,7 @@ pub(super) fn decide(share: Share, state: &mut Option<State>, sealed: &Sealed) -
 }
 
 fn join(round: &Arc<Round>, work: Work) -> Seat {
-    round.part().join(work, (10, 1_000), None)
+    round.row().join(work, (10, 1_000), None)
 }
 
 /// Lets those go who are due; says how many that were.
@@ -122,14 +122,14 @@ proptest! {
         // 1, 2: before it is sealed, and before it is answered. 3: its deadline passes before that.
         gone in prop::collection::vec(0..4_u8, 24),
         // By which of several threads.
-        parts in prop::collection::vec(0..3_usize, 24),
+        rows in prop::collection::vec(0..3_usize, 24),
     ) {
         let share = share(EVERY[limit]);
         let round = new_round();
         let due = |gone: u8| if gone == 3 { 50 } else { 1_000 };
-        let all_parts = [round.part(), round.new_part(), round.new_part()];
-        let mut seats: Vec<Option<Seat>> = works.iter().zip(&gone).zip(&parts).zip(10..)
-            .map(|(((work, gone), part), now)| Some(all_parts[*part].join(work.clone(), (now, due(*gone)), None))).collect();
+        let all_rows = [round.row(), round.new_row(), round.new_row()];
+        let mut seats: Vec<Option<Seat>> = works.iter().zip(&gone).zip(&rows).zip(10..)
+            .map(|(((work, gone), row), now)| Some(all_rows[*row].join(work.clone(), (now, due(*gone)), None))).collect();
         let leave = |seats: &mut Vec<Option<Seat>>, when: u8| {
             for (seat, _) in seats.iter_mut().zip(&gone).filter(|(_, gone)| **gone == when) {
                 *seat = None;
@@ -190,7 +190,7 @@ proptest! {
     #[test]
     fn who_is_late_gets_nothing(sent in any::<bool>(), looks_before in any::<bool>(), fails in any::<bool>()) {
         let round = new_round();
-        let mut seat = round.part().join(Work::Ask(2), (10, 50), None);
+        let mut seat = round.row().join(Work::Ask(2), (10, 50), None);
         let sealed = round.seal(49);
         round.trip.sent.store(sent, Ordering::Relaxed);
         prop_assert_eq!((poll(&mut seat).is_none(), seat.is_over(), expire(&round, 50)), (true, false, 1));
@@ -247,9 +247,9 @@ fn a_seat_that_is_left_in_time_costs_nothing() {
 #[test]
 fn a_call_that_waited_too_long_is_not_sent() {
     let round = new_round();
-    let mut old = round.part().join(Work::Ask(1), (9, 20), None);
-    let refund = round.part().join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), (9, u64::MAX), None);
-    let new = round.part().join(Work::Ask(2), (10, 21), None);
+    let mut old = round.row().join(Work::Ask(1), (9, 20), None);
+    let refund = round.row().join(Work::Refund(Box::new(Refund { permits: 2, at: 1, line: 0 })), (9, u64::MAX), None);
+    let new = round.row().join(Work::Ask(2), (10, 21), None);
     let sealed = round.seal(20);
     assert_eq!((sealed.asks.as_slice(), sealed.refunds.len()), ([Ask { permits: 2, count: 1 }].as_slice(), 1));
     let decided = decide(share(EVERY[0]), &mut None, &sealed);
@@ -295,7 +295,7 @@ fn a_round_without_a_shard_is_answered() {
     }
     round.answer(sealed, Ok(decided));
     assert!(matches!(poll(&mut one), Some(Err(_))));
-    let mut refused = Part::refused(&new_round().trip.lane, Miss::not_sent("redis", "full"));
+    let mut refused = Row::refused(&new_round().trip.lane, Miss::not_sent("redis", "full"));
     assert!(matches!(refused.leave(), Some(Err(Miss::Failed(error))) if error.kind() == ErrorKind::NotSent));
 }
 
@@ -304,7 +304,7 @@ fn a_round_without_a_shard_is_answered() {
 fn who_is_late_and_admitted_is_charged_once() {
     let late = || {
         let round = new_round();
-        let mut seat = round.part().join(Work::Ask(2), (10, 50), None);
+        let mut seat = round.row().join(Work::Ask(2), (10, 50), None);
         let sealed = round.seal(49);
         round.trip.sent.store(true, Ordering::Relaxed);
         expire(&round, 50);
@@ -330,9 +330,9 @@ fn who_is_late_and_admitted_is_charged_once() {
 #[test]
 fn an_answer_is_in_time_for_whoever_still_waits() {
     let round = new_round();
-    let brief = round.part().join(Work::Ask(1), (NOW, NOW + 10), None);
-    let patient = round.part().join(Work::Ask(1), (NOW, NOW + 1_000), None);
-    let _look = round.part().join(Work::Look, (NOW, u64::MAX), None);
+    let brief = round.row().join(Work::Ask(1), (NOW, NOW + 10), None);
+    let patient = round.row().join(Work::Ask(1), (NOW, NOW + 1_000), None);
+    let _look = round.row().join(Work::Look, (NOW, u64::MAX), None);
     assert!(round.is_waited_for(NOW + 9) && round.is_waited_for(NOW + 999) && !round.is_waited_for(NOW + 1_000));
     drop(patient);
     assert!(round.is_waited_for(NOW + 9) && !round.is_waited_for(NOW + 10));

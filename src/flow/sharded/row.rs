@@ -1,6 +1,6 @@
-//! A part of a round: the calls that came to it by one thread, each with a seat.
+//! A row of a round: the calls that came to it by one thread, each with a seat.
 //!
-//! Where calls come in crowds each thread has a part of its own, so that threads do not fight over the lines of a cache; else all calls
+//! Where calls come in crowds each thread has a row of its own, so that threads do not fight over the lines of a cache; else all calls
 //! of a round are in one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,7 +88,7 @@ impl Drop for Trip {
     }
 }
 
-pub(super) struct Part {
+pub(super) struct Row {
     pub trip: Arc<Trip>,
     pub(super) seats: Mutex<Seats>,
     /// Of each seat, once the round is answered.
@@ -111,7 +111,7 @@ pub(super) struct Seats {
 pub(super) struct Taken {
     pub work: Work,
     pub waker: Option<Waker>,
-    /// When it was taken, and its deadline, in microseconds after the part's first seat was; [`NEVER`] if it has none.
+    /// When it was taken, and its deadline, in microseconds after the row's first seat was; [`NEVER`] if it has none.
     at: u32,
     due: u32,
     pub caller: Caller,
@@ -191,23 +191,23 @@ impl Seats {
     }
 }
 
-impl Part {
+impl Row {
     pub(super) fn new(trip: &Arc<Trip>) -> Arc<Self> {
         Arc::new(Self { trip: Arc::clone(trip), seats: Mutex::default(), places: OnceLock::new() })
     }
 
-    /// The one part of a round that is over: for a call that can't be taken.
+    /// The one row of a round that is over: for a call that can't be taken.
     pub(super) fn refused(lane: &Arc<Lane>, miss: Miss) -> Seat {
         let trip = Trip::new(lane);
         trip.tell(Vec::new(), Err(miss));
         let places = OnceLock::from(vec![Place::Header]);
-        Seat { part: Some(Arc::new(Self { trip, seats: Mutex::default(), places })), index: 0 }
+        Seat { row: Some(Arc::new(Self { trip, seats: Mutex::default(), places })), index: 0 }
     }
 
     /// Takes a seat, to be answered before `due`.
     pub(super) fn join(self: &Arc<Self>, work: Work, times: (Micros, Micros), waker: Option<Waker>) -> Seat {
         let index = lock(&self.seats).take(work, times, waker);
-        Seat { part: Some(Arc::clone(self)), index }
+        Seat { row: Some(Arc::clone(self)), index }
     }
 
     /// The same for a call that asks for permits, where there is room that the lane was told of. One whose deadline would be the first
@@ -227,7 +227,7 @@ impl Part {
         seats.room.permits -= permits;
         seats.untold.add(Joined::one(permits));
         let index = seats.take(Work::Ask(permits), (now, due), waker.take());
-        Some(Seat { part: Some(Arc::clone(self)), index })
+        Some(Seat { row: Some(Arc::clone(self)), index })
     }
 
     /// What has joined without the lane being told; no more may.
@@ -294,7 +294,7 @@ impl Part {
         };
         wake(taken.into_iter().filter_map(|seat| seat.waker));
         surplus.extend(back.into_iter().map(|(permits, verdict, is_held)| {
-            let refund = Outcome { part: Arc::clone(self), verdict }.refund(permits);
+            let refund = Outcome { row: Arc::clone(self), verdict }.refund(permits);
             if is_held { Refund { line: UNSPENT, ..refund } } else { refund }
         }));
     }
