@@ -98,7 +98,7 @@ impl<'a> Crowd<'a> {
 }
 
 /// What a turn came to, with the scripts that servers ran meanwhile.
-fn counting(runs: impl Fn() -> u64, load: impl FnOnce() -> Load) -> Figures {
+pub(crate) fn counting(runs: impl Fn() -> u64, load: impl FnOnce() -> Load) -> Figures {
     let before = runs();
     let load = load();
     let runs = runs() - before;

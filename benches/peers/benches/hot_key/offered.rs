@@ -1,8 +1,10 @@
 //! An open loop: calls come at a fixed rate, whatever became of those before.
 
+use shardlimit_peers::cluster::cluster_runs;
 use shardlimit_peers::load::{Caller, Outcome, open_loop};
-use shardlimit_peers::{Options, Rounds, Table, count, micros};
+use shardlimit_peers::{Figures, Options, Rounds, Table, count, micros, number};
 
+use crate::callers::counting;
 use crate::contestants::Contestants;
 
 /// What one key takes on a small machine with room to spare.
@@ -22,20 +24,28 @@ impl Caller for Nobody {
 
 pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
     println!("## offered: open loop, latency from the moment that a call was due\n");
-    let (runtime, turn) = (contestants.runtime, options.turn);
     let mut rounds = Rounds::new(options.rounds);
     for rate in [SLOW, FAST] {
         for (name, handle) in contestants.handles() {
-            let figures = move || open_loop(runtime, handle, rate, turn).figures();
+            let figures = move || offer(options, contestants, handle, rate);
             rounds.contestant(format!("{name}, {}/s", count(rate as f64)), figures);
         }
     }
-    rounds.contestant(BASELINE, move || open_loop(runtime, &contestants.one_key, SLOW, turn).figures());
-    rounds.contestant("nobody, 50,000/s", move || open_loop(runtime, &Nobody, FAST, turn).figures());
+    rounds.contestant(BASELINE, move || offer(options, contestants, &contestants.one_key, SLOW));
+    rounds.contestant("nobody, 50,000/s", move || offer(options, contestants, &Nobody, FAST));
     let results = rounds.run();
 
-    let head =
-        ["offered", "decided/s", "p50", "p99", "began late", "failed", "CPU a decision", "p99, × one key at 20,000/s"];
+    let head = [
+        "offered",
+        "decided/s",
+        "p50",
+        "p99",
+        "began late",
+        "failed",
+        "script runs a decision",
+        "CPU a decision",
+        "p99, × one key at 20,000/s",
+    ];
     let mut table = Table::new(head);
     for name in results.names() {
         let show = |figure, form: fn(f64) -> String| {
@@ -45,9 +55,14 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
         let p99 = results.spread(name, "p99").map_or_else(|| "–".into(), |p99| p99.show(micros));
         let late = |part: f64| format!("{:.2} %", part * 100.0);
         let late = results.spread(name, "late").map_or_else(|| "–".into(), |part| part.show(late));
-        let (decided, p50, failed, cpu) =
-            (show("rate", count), show("p50", micros), show("failed", count), show("cpu", micros));
-        table.row([name.to_owned(), decided, p50, p99, late, failed, cpu, ratio]);
+        let (decided, p50, failed) = (show("rate", count), show("p50", micros), show("failed", count));
+        let (runs, cpu) = (show("runs", number), show("cpu", micros));
+        table.row([name.to_owned(), decided, p50, p99, late, failed, runs, cpu, ratio]);
     }
     println!("{table}");
+}
+
+/// One turn of calls that come whatever became of those before.
+fn offer<C: Caller + Clone + Sync>(options: &Options, contestants: &Contestants<'_>, caller: &C, rate: u64) -> Figures {
+    counting(|| cluster_runs(contestants.cluster), || open_loop(contestants.runtime, caller, rate, options.turn))
 }
