@@ -53,7 +53,7 @@ pub fn broken_end_of_a_row() {
         });
         let round = lock(&shard.lane.queue).rounds.pop_front();
         let sealed = round.as_ref().map(|round| round.seal(NOW).calls());
-        shard.lane.stripes.close();
+        let _ = shard.lane.stripes.close();
         let seats = joining.join().expect("it joined");
         if let (Some(round), Some(calls)) = (round, sealed) {
             let joined = |seat: &Seat| seat.row.as_ref().is_some_and(|row| Arc::ptr_eq(&row.trip, &round.trip));

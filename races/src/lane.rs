@@ -168,6 +168,96 @@ pub fn whoever_joins_untold_goes_along() {
     });
 }
 
+/// Calls by two threads are more than a round takes, and some of them join untold: the first round ends, and all go along with one or the
+/// other.
+pub fn whoever_joins_a_full_round_goes_along() {
+    check(|| {
+        let shard = Shard::new("fixed-window 1000/day");
+        shard.lane.stripes.make();
+        let (_first, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+        let Start::Send(load) = start else { panic!("the lane is idle") };
+        let others = [0; 2].map(|_| {
+            let shard = Arc::clone(&shard);
+            thread::spawn(move || [0; 3].map(|_| shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None).0))
+        });
+        let seats: Vec<_> = others.into_iter().flat_map(|other| other.join().expect("it joined")).collect();
+        send_all(&shard, load);
+        for mut seat in seats {
+            let polled = pin!(&mut seat).poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Ready(answer) if is_granted(&answer)), "it was left behind");
+        }
+        assert_eq!((shard.granted(), shard.lane.waiting()), (7, 0));
+        assert_eq!(Ahead::all(shard.lane.ahead.load(Ordering::Relaxed)), 0);
+    });
+}
+
+/// A call that sends by itself is not polled any more. Another one by a thread with the same stripe is answered all the same.
+pub fn nobody_depends_on_a_call_that_is_not_polled() {
+    check(|| {
+        let shard = Shard::new("fixed-window 1000/day");
+        shard.lane.stripes.make();
+        // The first thread and the third have the same stripe.
+        thread::spawn(|| {}).join().expect("it has nothing to do");
+        let other = thread::spawn({
+            let shard = Arc::clone(&shard);
+            move || assert!(is_granted(&block_on(call(shard))))
+        });
+        let mut waker = Some(Waker::noop().clone());
+        let (seat, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut waker);
+        match start {
+            Start::Send(load) => {
+                let mut drive: Drive = Box::pin(send(Arc::clone(&shard), Some(load)));
+                let is_pending = drive.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+                if is_pending && let Some(drive) = seat.leave_to(drive, Waker::noop()) {
+                    spawn(drive);
+                }
+            }
+            Start::Spawn(drive, waker) => {
+                spawn(drive);
+                waker.wake();
+            }
+            Start::Nothing | Start::Full => {}
+            Start::Gather | Start::Crowded => panic!("nothing is shared, and there is room"),
+        }
+        other.join().expect("it was answered");
+        seat.take_over().into_iter().for_each(spawn);
+    });
+}
+
+/// Whoever sends goes away while a thread joins untold: all of its calls learn so, or are with the next round.
+pub fn nobody_waits_untold_for_a_sender_that_is_gone() {
+    check(|| {
+        let shard = Shard::new("fixed-window 1000/day");
+        let lane = &shard.lane;
+        lane.stripes.make();
+        let (_first, start) = lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+        let Start::Send(load) = start else { panic!("the lane is idle") };
+        let sending = Sending::new(Arc::clone(lane), Some(&load));
+        let joining = thread::spawn({
+            let shard = Arc::clone(&shard);
+            move || {
+                [0; 2].map(|_| {
+                    let (seat, start) = shard.lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+                    if let Start::Send(load) = start {
+                        send_all(&shard, load);
+                    }
+                    seat
+                })
+            }
+        });
+        drop((sending, load));
+        let joined = joining.join().expect("it joined");
+        let (mut next, start) = lane.put(Work::Ask(1), (NOW, LATER), &mut None);
+        let Start::Send(load) = start else { panic!("the lane is free") };
+        send_all(&shard, load);
+        assert!(pin!(&mut next).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        for mut seat in joined {
+            assert!(pin!(&mut seat).poll(&mut Context::from_waker(Waker::noop())).is_ready(), "it was left behind");
+        }
+        assert_eq!((lane.waiting(), Ahead::all(lane.ahead.load(Ordering::Relaxed))), (0, 0));
+    });
+}
+
 fn send_all(shard: &Arc<Shard>, load: Load) {
     let mut sending = Sending::new(Arc::clone(&shard.lane), Some(&load));
     let mut next = Some(load);

@@ -12,6 +12,9 @@ scenes! {
     nobody_waits_for_one_who_lets_in_and_is_gone
     nobody_waits_for_a_sender_that_is_gone
     whoever_joins_untold_goes_along
+    whoever_joins_a_full_round_goes_along
+    nobody_depends_on_a_call_that_is_not_polled
+    nobody_waits_untold_for_a_sender_that_is_gone
     who_leaves_gives_back_what_he_was_granted
     calls_are_not_counted_twice
     no_deadline_is_overlooked

@@ -165,8 +165,8 @@ impl Lane {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Puts a call into the lane. The caller sees to what has to start. Whoever finds the lane idle may send by himself, and
-    /// then his seat need not wake him: his waker is left to him.
+    /// Puts a call into the lane that has come just `now`, by which verdicts are in order. The caller sees to what has to start. Whoever finds the lane
+    /// idle may send by himself, and then his seat need not wake him: his waker is left to him.
     pub(super) fn put(
         self: &Arc<Self>,
         work: Work,
@@ -180,11 +180,14 @@ impl Lane {
             return (seat, Start::Nothing);
         }
         let queue = &mut *lock(&self.queue);
+        if queue.seats == MOST_ASKS {
+            queue.recall(self);
+        }
         if queue.rounds.is_empty() || queue.seats == MOST_ASKS {
             if queue.rounds.len() == MOST_ROUNDS || self.counts.crowd.is_full() {
                 return (self.turn_away(queue.rounds.len() == MOST_ROUNDS), Start::Crowded);
             }
-            queue.hear(self, self.stripes.close());
+            queue.close(self);
             queue.rounds.push_back(Round::new(self));
             queue.seats = 0;
         }
@@ -195,11 +198,18 @@ impl Lane {
         let gathers = !queue.busy && self.is_shared.load(Ordering::Relaxed);
         queue.busy |= gathers;
         let waker = waker.take_if(|_| queue.busy);
-        let row = self.stripes.row(queue.rounds.back().expect("one is there by now"));
+        let round = queue.rounds.back().expect("one is there by now");
+        // If the lane is idle, the round goes at once: nobody may join who would depend on this call.
+        let own = if queue.busy { self.stripes.row(round) } else { None };
+        let (row, is_own) = own.map_or_else(|| (round.row(), false), |row| (row, true));
         let seat = row.join(work, (now, due), waker);
-        let (mut joined, reserved) = row.open(self.stripes.room(MOST_ASKS - queue.seats, self.burst));
-        joined.add(Joined::one(permits));
-        queue.seats += reserved;
+        let mut joined = Joined::one(permits);
+        if is_own {
+            let (untold, more) = row.open(self.stripes.room(MOST_ASKS - queue.seats, self.burst, permits));
+            joined.add(untold);
+            queue.seats += more;
+            queue.is_open = true;
+        }
         queue.hear(self, joined);
         if due < self.first_due.load(Ordering::Relaxed) {
             self.first_due.store(due, Ordering::Relaxed);
@@ -211,7 +221,7 @@ impl Lane {
             (Some(load), _) => Start::Send(load),
             (None, None) if gathers => Start::Gather,
             (None, Some(Alone { drive, waker, .. })) => Start::Spawn(drive, waker),
-            (None, None) if permits > 0 && queue.fills(joined.permits, self.burst) => Start::Full,
+            (None, None) if permits > 0 && queue.fills(self.burst) => Start::Full,
             (None, None) => Start::Nothing,
         };
         (seat, start)

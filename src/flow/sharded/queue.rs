@@ -14,7 +14,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 
 /// Calls of one round: what the scripts are made for.
-pub(super) const MOST_ASKS: usize = 1_024;
+pub(super) const MOST_ASKS: usize = if cfg!(races) { 4 } else { 1_024 };
 /// Calls that ask for this part of what a share holds are as many as go together: the next ones find another share.
 const PART: u64 = 4;
 
@@ -25,6 +25,8 @@ pub(super) struct Queue {
     pub rounds: VecDeque<Arc<Round>>,
     /// How many seats of that one are taken, or may be without a look at the lane.
     pub seats: usize,
+    /// Some threads may take seats of it without a look at the lane.
+    pub is_open: bool,
     /// Of calls that nobody waits for any more.
     pub refunds: Vec<Refund>,
     /// Those that could not be sent: they go along with the next round, and none is sent for their sake.
@@ -81,6 +83,7 @@ impl Queue {
         if joined.calls == 0 {
             return;
         }
+        self.fill += joined.permits;
         self.ahead.permits += joined.permits;
         self.ahead.largest = self.ahead.largest.max(joined.largest);
         lane.ahead.store(self.ahead.packed(), Ordering::Relaxed);
@@ -88,9 +91,25 @@ impl Queue {
         lane.waiting.store(lane.waiting() + joined.calls, Ordering::Relaxed);
     }
 
-    /// Whether the lane of a share with this burst is full with calls for `permits`.
-    pub(super) fn fills(&mut self, permits: u64, burst: u64) -> bool {
-        self.fill += permits;
+    /// Nobody joins the last round any more without a look at the lane.
+    pub(super) fn close(&mut self, lane: &Lane) {
+        if std::mem::take(&mut self.is_open) {
+            let joined = lane.stripes.close();
+            self.hear(lane, joined);
+        }
+    }
+
+    /// Seats that threads could have taken without a look at the lane, and have not, are free again.
+    pub(super) fn recall(&mut self, lane: &Lane) {
+        if self.is_open {
+            let (joined, unused) = lane.stripes.recall();
+            self.hear(lane, joined);
+            self.seats -= unused;
+        }
+    }
+
+    /// Whether the lane of a share with this burst has as many calls as go together.
+    pub(super) fn fills(&mut self, burst: u64) -> bool {
         let is_full = self.seats == MOST_ASKS || self.fill >= burst / PART;
         if is_full {
             self.fill = 0;
@@ -110,7 +129,7 @@ impl Queue {
         self.returning = sum(&refunds);
         let round = self.rounds.pop_front().unwrap_or_else(|| Round::new(lane));
         if self.rounds.is_empty() {
-            self.hear(lane, lane.stripes.close());
+            self.close(lane);
         }
         Some(Load { round, refunds })
     }
@@ -158,7 +177,7 @@ impl Drop for Sending {
             queue.busy = false;
             queue.lost += std::mem::take(&mut queue.returning);
             queue.lost += queue.rounds.iter().chain(&self.round).map(|round| round.returning()).sum::<u64>();
-            self.lane.stripes.close();
+            queue.close(&self.lane);
             queue.ahead = Ahead::default();
             self.lane.ahead.store(0, Ordering::Relaxed);
             self.lane.waiting.store(0, Ordering::Relaxed);
@@ -185,7 +204,8 @@ mod tests {
             queue.seats = 0;
             loop {
                 queue.seats += 1;
-                if queue.fills(permits, burst) {
+                queue.fill += permits;
+                if queue.fills(burst) {
                     return queue.seats;
                 }
             }

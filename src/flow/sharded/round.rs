@@ -135,7 +135,7 @@ impl Round {
         let Sealed { places, asks, .. } = sealed;
         self.trip.tell(asks, result);
         let mut surplus = Vec::new();
-        let rows = std::mem::take(&mut *lock(&self.rows));
+        let rows = lock(&self.rows).clone();
         for (row, places) in rows.iter().zip(places.into_iter().chain(std::iter::repeat_with(Vec::new))) {
             row.answer(places, &mut surplus);
         }

@@ -230,11 +230,11 @@ impl Row {
         Some(Seat { row: Some(Arc::clone(self)), index })
     }
 
-    /// What has joined without the lane being told; no more may.
-    pub(super) fn close(&self) -> Joined {
+    /// What has joined without the lane being told; no more may. Says also how many more could have.
+    pub(super) fn close(&self) -> (Joined, usize) {
         let seats = &mut *lock(&self.seats);
-        seats.room = Room::default();
-        std::mem::take(&mut seats.untold)
+        let room = std::mem::take(&mut seats.room);
+        (std::mem::take(&mut seats.untold), room.calls)
     }
 
     /// Lets so many join untold, unless some still may. Says what has joined so before, and how many calls more may now.

@@ -10,6 +10,7 @@ use super::super::ahead::Ahead;
 use super::super::job::{Miss, Work};
 use super::super::lane::Lane;
 use super::super::queue::{Load, MOST_ASKS, Sending, Start};
+use super::super::row::Late;
 use super::super::seat::Seat;
 use super::super::stripes::UNTOLD;
 use super::round::decide;
@@ -95,6 +96,62 @@ fn rounds_of_a_crowd_are_no_larger_than_a_run() {
     assert_eq!((lane.waiting(), ahead(&lane)), (0, 0));
 }
 
+/// By however many threads they come, and however small the share is: no seat stays empty because another thread could have had it.
+#[test]
+fn rounds_of_many_threads_are_full() {
+    for burst in [100_000_000, 100_000, 5_000, 200] {
+        let (lane, mut sending, _first) = crowded(burst, 0);
+        lane.stripes.make();
+        let _seats: Vec<_> = thread::scope(|scope| {
+            // One after the other, so that each has room that it does not use.
+            let of_thread = |_| scope.spawn(|| (0..3 * MOST_ASKS / 32).map(|_| put(&lane, 1, (NOW, LATER))).collect());
+            (0..32).flat_map(|number| of_thread(number).join().unwrap_or_else(|_| Vec::new())).collect()
+        });
+        let mut sizes = Vec::new();
+        while let Some(Load { round, .. }) = sending.next() {
+            let sealed = round.seal(NOW);
+            sizes.push(sealed.calls());
+            lane.miss(&round, sealed, Miss::Stale);
+        }
+        assert_eq!(sizes, [MOST_ASKS; 3], "a share of {burst}");
+        assert_eq!((lane.waiting(), ahead(&lane)), (0, 0));
+    }
+}
+
+/// A turn ends with a quarter of the share, also where the lane hears of most calls later.
+#[test]
+fn a_lane_is_full_with_those_who_joined_untold() {
+    let (lane, _sending, _first) = crowded(2_400, 0);
+    lane.stripes.make();
+    let puts: Vec<_> = (0..1_000).map(|_| put(&lane, 1, (NOW, LATER))).collect();
+    let full: Vec<_> = (0..).zip(&puts).filter(|(_, (_, start))| matches!(start, Start::Full)).collect();
+    assert_eq!(full.len(), 1);
+    assert!((599 - UNTOLD..599 + UNTOLD).contains(&full[0].0), "{}", full[0].0);
+}
+
+/// Those who joined untold are let go by their deadline, while their round waits and when it is out.
+#[test]
+fn a_crowd_is_let_go_by_its_deadline() {
+    let (lane, mut sending, mut seats) = crowded(1_000_000, 100);
+    drop(seats.remove(0));
+    let mut late = Late::default();
+    lane.expire(LATER - 1, &mut late);
+    assert_eq!((late.calls, lane.first_due()), (0, LATER));
+    lane.expire(LATER, &mut late);
+    assert_eq!((late.calls, lane.first_due()), (100, Micros::MAX));
+    let (mut patient, _) = put(&lane, 1, (LATER, LATER + 5));
+    let Load { round, .. } = sending.next().expect("they wait");
+    let sealed = round.seal(LATER);
+    assert_eq!(sealed.asks.as_slice(), [Ask { permits: 1, count: 1 }].as_slice());
+    round.expire(LATER + 5, &mut late);
+    assert_eq!(late.calls, 101);
+    let decided = decide(lane.share.clone(), &mut None, &sealed);
+    lane.leave(&sealed);
+    lane.decide(&round, sealed, decided);
+    assert!(seats.iter_mut().chain([&mut patient]).all(|seat| granted(seat) == Some(0)));
+    assert_eq!((lane.waiting(), ahead(&lane), lane.is_giving_back()), (0, 0, true));
+}
+
 /// Of a small share the lane knows each call that is on its way: those behind it are denied in process.
 #[test]
 fn a_small_share_knows_of_each_call() {
@@ -170,6 +227,7 @@ fn threads_lose_no_call() {
     const THREADS: u64 = 4;
     const CALLS: u64 = 5_000;
     let lane = new_lane(THREADS * CALLS * 3 / 4);
+    lane.stripes.make();
     let (state, allowed) = (Mutex::new(None), AtomicU64::new(0));
     let send = |mut next: Option<Load>, sending: &mut Sending| {
         while let Some(Load { round, .. }) = next {
