@@ -1,10 +1,9 @@
 //! An open loop: calls come at a fixed rate, whatever became of those before.
 
-use shardlimit_peers::cluster::cluster_runs;
 use shardlimit_peers::load::{Caller, Outcome, open_loop};
 use shardlimit_peers::{Figures, Options, Rounds, Table, count, micros, number};
 
-use crate::callers::counting;
+use crate::callers::counting_on;
 use crate::contestants::Contestants;
 
 /// What one key takes on a small machine with room to spare.
@@ -64,5 +63,5 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
 
 /// One turn of calls that come whatever became of those before.
 fn offer<C: Caller + Clone + Sync>(options: &Options, contestants: &Contestants<'_>, caller: &C, rate: u64) -> Figures {
-    counting(|| cluster_runs(contestants.cluster), || open_loop(contestants.runtime, caller, rate, options.turn))
+    counting_on(contestants.cluster, || open_loop(contestants.runtime, caller, rate, options.turn))
 }
