@@ -1,5 +1,7 @@
 //! Throw-away servers on loopback: nothing is saved, and they are gone when they are dropped, also by a panic.
 
+use std::time::Duration;
+
 // The tests' own, as they are.
 #[allow(missing_docs, dead_code, unreachable_pub, clippy::pedantic)]
 #[path = "../../../tests/support/cluster.rs"]
@@ -24,7 +26,7 @@ pub fn start(masters: usize) -> Cluster {
 /// If the server is gone.
 #[must_use]
 pub fn script_runs(server: &Server) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
+    let stats = info(server, "commandstats");
     let calls = |line: &str| {
         let line = line.strip_prefix("cmdstat_evalsha:calls=").or_else(|| line.strip_prefix("cmdstat_eval:calls="))?;
         line.split(',').next()?.parse::<u64>().ok()
@@ -36,6 +38,24 @@ pub fn script_runs(server: &Server) -> u64 {
 #[must_use]
 pub fn cluster_runs(cluster: &Cluster) -> u64 {
     cluster.nodes.iter().map(|node| script_runs(&node.server)).sum()
+}
+
+/// The processor time that all nodes have used since they began, by their own count.
+///
+/// # Panics
+/// If one of them is gone.
+#[must_use]
+pub fn cluster_processor_time(cluster: &Cluster) -> Duration {
+    let seconds = |line: &str| {
+        let line = line.strip_prefix("used_cpu_user:").or_else(|| line.strip_prefix("used_cpu_sys:"))?;
+        line.trim().parse::<f64>().ok()
+    };
+    let of = |server: &Server| info(server, "cpu").lines().filter_map(seconds).sum::<f64>();
+    Duration::from_secs_f64(cluster.nodes.iter().map(|node| of(&node.server)).sum())
+}
+
+fn info(server: &Server, section: &str) -> String {
+    redis::cmd("INFO").arg(section).query(&mut server.connection()).expect("statistics")
 }
 
 /// The address of a server, as a limiter's builder wants it.

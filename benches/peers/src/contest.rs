@@ -1,5 +1,6 @@
 //! Loops on threads, side by side.
 
+use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +10,9 @@ use crate::rounds::{Figures, Results, Rounds, Spread};
 /// Many short rounds: on a shared machine the two cores are now near each other and now far apart, for seconds at a time.
 pub const CONTEST_ROUNDS: usize = 21;
 
-/// What is measured: `calls` decisions on the given thread, in a loop of its own.
-pub type Work<'a> = &'a (dyn Fn(usize, u64) + Sync);
+/// What is measured: so many decisions on the given thread, in a loop of its own. Returns how many of them allowed; see
+/// [`allowed_of`].
+pub type Work<'a> = &'a (dyn Fn(usize, u64) -> u64 + Sync);
 
 /// One who takes part.
 pub struct Contestant<'a> {
@@ -36,24 +38,50 @@ pub fn contest(title: &str, threads: usize, calls: u64, contestants: &[Contestan
     contestants.iter().map(row).collect()
 }
 
-/// The same without a word: `ns` a decision, and `rate`, decisions a second of all threads together.
-#[must_use]
-pub fn race(threads: usize, calls: u64, rounds: usize, contestants: &[Contestant<'_>]) -> Results {
+fn race(threads: usize, calls: u64, rounds: usize, contestants: &[Contestant<'_>]) -> Results {
     for contestant in contestants {
-        run(contestant.work, threads, calls / 10); // warm-up
+        let _ = lap(contestant.work, threads, calls / 10); // warm-up
     }
     let mut turns = Rounds::new(rounds);
     for contestant in contestants {
-        turns.contestant(contestant.name, move || {
-            let seconds = run(contestant.work, threads, calls).as_secs_f64();
-            let rate = (threads as u64 * calls) as f64 / seconds;
-            Figures::new().with("ns", seconds * 1e9 / calls as f64).with("rate", rate)
-        });
+        turns.contestant(contestant.name, move || lap(contestant.work, threads, calls).figures());
     }
     turns.run()
 }
 
-fn run(work: Work<'_>, threads: usize, calls: u64) -> Duration {
+/// The plain loop, the same for all who are compared. What a call says is only added up on its own thread: others would pay for a
+/// count that they share.
+pub fn allowed_of(calls: u64, call: impl Fn() -> bool) -> u64 {
+    (0..calls).map(|_| u64::from(black_box(call()))).sum()
+}
+
+/// What one turn of all threads came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Lap {
+    /// Calls of all threads together.
+    pub calls: u64,
+    /// Those that were allowed.
+    pub allowed: u64,
+    threads: usize,
+    took: Duration,
+}
+
+impl Lap {
+    /// `ns` a decision, and `rate`, decisions a second of all threads together.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let seconds = self.took.as_secs_f64();
+        let nanos = seconds * 1e9 * self.threads as f64 / self.calls as f64;
+        Figures::new().with("ns", nanos).with("rate", self.calls as f64 / seconds)
+    }
+}
+
+/// One turn: so many calls on each of so many threads, which begin together.
+///
+/// # Panics
+/// If one of them does.
+#[must_use]
+pub fn lap(work: Work<'_>, threads: usize, calls: u64) -> Lap {
     let barrier = Barrier::new(threads);
     thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
@@ -62,11 +90,16 @@ fn run(work: Work<'_>, threads: usize, calls: u64) -> Duration {
                 scope.spawn(move || {
                     barrier.wait();
                     let start = Instant::now();
-                    work(thread, calls);
-                    start.elapsed()
+                    let allowed = work(thread, calls);
+                    (allowed, start.elapsed())
                 })
             })
             .collect();
-        running.into_iter().map(|thread| thread.join().expect("a contestant panicked")).max().unwrap_or_default()
+        let mut lap = Lap { calls: threads as u64 * calls, allowed: 0, threads, took: Duration::ZERO };
+        for thread in running {
+            let (allowed, took) = thread.join().expect("a contestant panicked");
+            (lap.allowed, lap.took) = (lap.allowed + allowed, lap.took.max(took));
+        }
+        lap
     })
 }

@@ -1,13 +1,13 @@
 //! Contestants of any kind, in interleaved rounds.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// What one turn of one contestant gave: figures by name.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     values: BTreeMap<&'static str, f64>,
-    late: bool,
+    flaw: Option<&'static str>,
 }
 
 impl Figures {
@@ -26,8 +26,16 @@ impl Figures {
 
     /// Marks a turn whose load came too late to say anything about the contestant.
     #[must_use]
-    pub fn late(mut self, late: bool) -> Self {
-        self.late = late;
+    pub fn late(self, late: bool) -> Self {
+        self.flawed("late", late)
+    }
+
+    /// Marks a turn that says nothing about the contestant for another reason, in a word or two.
+    #[must_use]
+    pub fn flawed(mut self, why: &'static str, flawed: bool) -> Self {
+        if flawed {
+            self.flaw = Some(why);
+        }
         self
     }
 }
@@ -89,26 +97,48 @@ impl Results {
         Spread::of(self.turns(contestant)?.iter().filter_map(|turn| turn.values.get(figure).copied()).collect())
     }
 
-    /// A figure of one contestant divided by the baseline's, each within its round. A round in which either of them was
-    /// late has no ratio, and with no more than half of the rounds left there is none at all.
+    /// The same over the rounds without a flaw. With no more than half of the rounds left there is none at all.
+    #[must_use]
+    pub fn sound(&self, contestant: &str, figure: &str) -> Option<Spread> {
+        let turns = self.turns(contestant)?;
+        let sound = turns.iter().filter(|turn| turn.flaw.is_none());
+        most(sound.filter_map(|turn| turn.values.get(figure).copied()).collect(), turns.len())
+    }
+
+    /// A figure of one contestant divided by the baseline's, each within its round. A round in which either of them has a
+    /// flaw has no ratio, and with no more than half of the rounds left there is none at all.
     #[must_use]
     pub fn ratio(&self, contestant: &str, baseline: &str, figure: &str) -> Option<Spread> {
         let (own, base) = (self.turns(contestant)?, self.turns(baseline)?);
-        let pairs = own.iter().zip(base).filter(|(own, base)| !own.late && !base.late);
-        let ratios: Vec<f64> =
-            pairs.filter_map(|(own, base)| Some(own.values.get(figure)? / base.values.get(figure)?)).collect();
-        if ratios.len() * 2 <= own.len() { None } else { Spread::of(ratios) }
+        let pairs = own.iter().zip(base).filter(|(own, base)| own.flaw.is_none() && base.flaw.is_none());
+        let ratios = pairs.filter_map(|(own, base)| Some(own.values.get(figure)? / base.values.get(figure)?));
+        most(ratios.collect(), own.len())
     }
 
-    /// In how many rounds this one's load was late.
+    /// Who has rounds with a flaw, how many and why: for below a table, a line each. Empty where nobody has.
     #[must_use]
-    pub fn late_rounds(&self, contestant: &str) -> usize {
-        self.turns(contestant).map_or(0, |turns| turns.iter().filter(|turn| turn.late).count())
+    pub fn left_out(&self) -> String {
+        let mut lines = String::new();
+        for (name, turns) in &self.contestants {
+            let mut flaws = BTreeMap::<&str, usize>::new();
+            for flaw in turns.iter().filter_map(|turn| turn.flaw) {
+                *flaws.entry(flaw).or_default() += 1;
+            }
+            for (flaw, rounds) in flaws {
+                let _ = writeln!(lines, "left out: {name}: {rounds} of {} rounds: {flaw}", turns.len());
+            }
+        }
+        lines
     }
 
     fn turns(&self, contestant: &str) -> Option<&[Figures]> {
         Some(&self.contestants.iter().find(|(name, _)| name == contestant)?.1)
     }
+}
+
+/// Of no more than half of all rounds there is none.
+fn most(values: Vec<f64>, rounds: usize) -> Option<Spread> {
+    if values.len() * 2 <= rounds { None } else { Spread::of(values) }
 }
 
 /// A figure over several rounds.
@@ -179,9 +209,14 @@ mod tests {
         let on_time = [(1.0, false); 3];
         let once = results(&[(9.0, true), (2.0, false), (2.0, false)], &on_time);
         assert_eq!(once.ratio("ours", "theirs", "rate").map(|ratio| ratio.max), Some(2.0));
+        assert_eq!(once.sound("ours", "rate").map(|rate| rate.max), Some(2.0));
+        assert_eq!(once.spread("ours", "rate").map(|rate| rate.max), Some(9.0));
+        assert_eq!(once.left_out(), "left out: ours: 1 of 3 rounds: late\n");
         let twice = results(&on_time, &[(9.0, true), (2.0, false), (2.0, true)]);
         assert_eq!(twice.ratio("ours", "theirs", "rate"), None);
-        assert_eq!(twice.late_rounds("theirs"), 2);
+        assert_eq!(twice.sound("theirs", "rate"), None);
+        assert_eq!(twice.left_out(), "left out: theirs: 2 of 3 rounds: late\n");
+        assert_eq!(results(&on_time, &on_time).left_out(), "");
     }
 
     #[test]

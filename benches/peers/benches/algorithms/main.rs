@@ -7,6 +7,8 @@
 
 mod contestants;
 
+use std::time::Instant;
+
 use shardlimit_peers::chart::{Bars, Scale, Series};
 use shardlimit_peers::cluster::{Server, script_runs};
 use shardlimit_peers::load::{Load, closed_loop, runtime};
@@ -43,34 +45,36 @@ fn main() {
 }
 
 fn counting_runs(server: &Server, load: impl FnOnce() -> Load) -> Figures {
-    let before = script_runs(server);
+    let (before, began) = (script_runs(server), Instant::now());
     let load = load();
-    let runs = (script_runs(server) - before) as f64 / load.calls as f64;
-    load.figures().with("runs", runs * load.rate())
+    let seconds = began.elapsed().as_secs_f64();
+    let runs = (script_runs(server) - before) as f64;
+    // Calls that fail may do so in no time, and leave the server to the others.
+    load.figures().with("runs", runs / seconds).flawed("calls failed", load.failed > 0)
 }
 
 fn report(options: &Options, results: &Results) {
-    let head =
-        ["", "one key: decisions/s", "script runs/s", "× INCR", "a key each: decisions/s", "script runs/s", "× INCR"];
+    let columns =
+        |keys: &str| [format!("{keys}: decisions/s"), "script runs/s".into(), "failed".into(), "× INCR".into()];
+    let head = [String::new()].into_iter().chain(columns("one key")).chain(columns("a key each"));
     let mut table = Table::new(head);
     let rate = |name: &str| results.spread(name, "rate").map_or_else(|| "–".into(), |rate| rate.show(count));
-    table.row([BASELINE, &rate(BASELINE), "0", "1"]);
+    let failed = |name: &str| results.spread(name, "failed").map_or_else(|| "–".into(), |failed| count(failed.max));
+    table.row([BASELINE, &rate(BASELINE), "0", &failed(BASELINE), "1"]);
     for algorithm in ALGORITHMS {
         let mut row = vec![algorithm.name.to_owned()];
         for keys in [Keys::One, Keys::Each] {
             let name = name(algorithm.name, keys);
             let runs = results.spread(&name, "runs").map_or_else(|| "–".into(), |runs| count(runs.median));
             let ratio = results.ratio(&name, BASELINE, "rate").map_or_else(|| "–".into(), |ratio| ratio.to_string());
-            row.extend([rate(&name), runs, ratio]);
-            for figure in ["failed", "denied"] {
-                if let Some(calls) = results.spread(&name, figure).filter(|calls| calls.max > 0.0) {
-                    println!("{name}: {} calls a turn {figure}", calls.show(count));
-                }
+            row.extend([rate(&name), runs, failed(&name), ratio]);
+            if let Some(calls) = results.spread(&name, "denied").filter(|calls| calls.max > 0.0) {
+                println!("{name}: {} calls a turn denied", calls.show(count));
             }
         }
         table.row(row);
     }
-    println!("{table}");
+    print!("{table}\n{}", results.left_out());
     if let Some(path) = options.chart("algorithms") {
         chart(results).draw(&path).expect("a chart");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shardlimit_peers::chart::{Lines, Scale, Series};
-use shardlimit_peers::cluster::{cluster_runs, script_runs};
+use shardlimit_peers::cluster::{Cluster, cluster_processor_time, cluster_runs, script_runs};
 use shardlimit_peers::load::{Caller, Load, closed_loop};
 use shardlimit_peers::{Figures, Options, Results, Rounds, Spread, Table, count, micros, number};
 use tokio::runtime::Runtime;
@@ -18,8 +18,8 @@ const DRAWN: [&str; 4] = ["exact", "leased", BASELINE, "naive split"];
 
 pub(crate) fn run(options: &Options, contestants: &Contestants<'_>, peers: Option<&Peers>) {
     println!("## callers: closed loop\n");
-    let head = ["callers", "", "decisions/s", "p50", "p99", "script runs a decision", "CPU a decision", "× one key"];
-    let mut table = Table::new(head);
+    let head = ["callers", "", "decisions/s", "p50", "p99", "script runs a decision", "CPU a decision"];
+    let mut table = Table::new(head.into_iter().chain(["server CPU a run", "× one key"]));
     let mut lines: Vec<Series<(f64, f64)>> = Vec::new();
     for callers in CALLERS {
         let results = measure(options, contestants, peers, callers);
@@ -37,6 +37,7 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>, peers: Optio
                 median("p99", micros),
                 median("runs", number),
                 median("cpu", micros),
+                median("server cpu", micros),
                 ratio,
             ]);
             warn(&results, name, callers);
@@ -60,13 +61,13 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>, peers: Optio
 
 fn measure(options: &Options, contestants: &Contestants<'_>, peers: Option<&Peers>, callers: usize) -> Results {
     let crowd = Crowd { runtime: contestants.runtime, callers, turn: options.turn };
-    let on_cluster = || cluster_runs(contestants.cluster);
+    let cluster = contestants.cluster;
     let mut rounds = Rounds::new(options.rounds);
     for (name, handle) in contestants.handles() {
-        rounds.contestant(name, move || counting(on_cluster, || crowd.call(|_| handle.clone())));
+        rounds.contestant(name, move || counting_on(cluster, || crowd.call(|_| handle.clone())));
     }
     for (name, script) in [(BASELINE, &contestants.one_key), ("naive split", &contestants.naive_split)] {
-        rounds.contestant(name, move || counting(on_cluster, || crowd.call(|caller| script.starting_at(caller))));
+        rounds.contestant(name, move || counting_on(cluster, || crowd.call(|caller| script.starting_at(caller))));
     }
     if let Some(peers) = peers {
         // It has no server that could run anything.
@@ -93,16 +94,23 @@ impl<'a> Crowd<'a> {
     }
 
     fn turn_of<C: Caller + Clone>(self, peer: &'a Served<C>) -> impl FnMut() -> Figures + 'a {
-        move || counting(|| script_runs(&peer.server), || self.call(|_| peer.caller.clone()))
+        move || {
+            let before = script_runs(&peer.server);
+            let load = self.call(|_| peer.caller.clone());
+            let runs = script_runs(&peer.server) - before;
+            load.figures().with("runs", runs as f64 / load.calls as f64)
+        }
     }
 }
 
-/// What a turn came to, with the scripts that servers ran meanwhile.
-pub(crate) fn counting(runs: impl Fn() -> u64, load: impl FnOnce() -> Load) -> Figures {
-    let before = runs();
+/// What a turn came to, with the scripts that the masters ran meanwhile, and what they used of the processors for each.
+pub(crate) fn counting_on(cluster: &Cluster, load: impl FnOnce() -> Load) -> Figures {
+    let (runs_before, used_before) = (cluster_runs(cluster), cluster_processor_time(cluster));
     let load = load();
-    let runs = runs() - before;
-    load.figures().with("runs", runs as f64 / load.calls as f64)
+    let used = cluster_processor_time(cluster).saturating_sub(used_before);
+    let runs = (cluster_runs(cluster) - runs_before) as f64;
+    let figures = load.figures().with("runs", runs / load.calls as f64);
+    figures.with("server cpu", used.as_secs_f64() * 1e6 / runs)
 }
 
 /// A row in which not every call was allowed is not what it seems to be.

@@ -1,10 +1,9 @@
 //! An open loop: calls come at a fixed rate, whatever became of those before.
 
-use shardlimit_peers::cluster::cluster_runs;
 use shardlimit_peers::load::{Caller, Outcome, open_loop};
 use shardlimit_peers::{Figures, Options, Rounds, Table, count, micros, number};
 
-use crate::callers::counting;
+use crate::callers::counting_on;
 use crate::contestants::Contestants;
 
 /// What one key takes on a small machine with room to spare.
@@ -52,17 +51,17 @@ pub(crate) fn run(options: &Options, contestants: &Contestants<'_>) {
             results.spread(name, figure).map_or_else(|| "–".into(), |spread| form(spread.median))
         };
         let ratio = results.ratio(name, BASELINE, "p99").map_or_else(|| "late".into(), |ratio| ratio.to_string());
-        let p99 = results.spread(name, "p99").map_or_else(|| "–".into(), |p99| p99.show(micros));
+        let p99 = results.sound(name, "p99").map_or_else(|| "late".into(), |p99| p99.show(micros));
         let late = |part: f64| format!("{:.2} %", part * 100.0);
         let late = results.spread(name, "late").map_or_else(|| "–".into(), |part| part.show(late));
         let (decided, p50, failed) = (show("rate", count), show("p50", micros), show("failed", count));
         let (runs, cpu) = (show("runs", number), show("cpu", micros));
         table.row([name.to_owned(), decided, p50, p99, late, failed, runs, cpu, ratio]);
     }
-    println!("{table}");
+    print!("{table}\n{}", results.left_out());
 }
 
 /// One turn of calls that come whatever became of those before.
 fn offer<C: Caller + Clone + Sync>(options: &Options, contestants: &Contestants<'_>, caller: &C, rate: u64) -> Figures {
-    counting(|| cluster_runs(contestants.cluster), || open_loop(contestants.runtime, caller, rate, options.turn))
+    counting_on(contestants.cluster, || open_loop(contestants.runtime, caller, rate, options.turn))
 }

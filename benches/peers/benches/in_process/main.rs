@@ -2,12 +2,15 @@
 //!
 //! `cargo bench -p shardlimit-peers --bench in_process -- [--quick]`
 
+mod charged;
+mod entrant;
 mod ours;
 mod peers;
 
-use shardlimit_peers::cluster;
 use shardlimit_peers::load::runtime;
-use shardlimit_peers::{Contestant, Defaults, Options, Table, count, machine, number, race};
+use shardlimit_peers::{Defaults, Options, Rounds, Table, cluster, count, machine, number};
+
+use entrant::Entrant;
 
 const THREADS: usize = 2;
 const CALLS: u64 = 1_000_000;
@@ -22,9 +25,6 @@ pub(crate) enum Case {
     Denied,
 }
 
-/// A loop of calls on one thread, and its name.
-pub(crate) type Named<'a> = (&'static str, Box<dyn Fn(usize, u64) + Sync + 'a>);
-
 fn main() {
     // Many short rounds, as in `local`: they are counted in calls, not in seconds.
     let options = Options::from_args(Defaults { rounds: 21, seconds: 1.0 });
@@ -33,21 +33,29 @@ fn main() {
     println!("{}; one key, {THREADS} threads", machine::describe());
     println!("{} interleaved rounds of {CALLS} calls a thread: median (min–max)\n", options.rounds);
 
-    let mut table = Table::new(["one hot key", "", "ns a call", "decisions/s", "× governor"]);
+    let head = ["one hot key", "", "ns a call", "decisions/s", "store runs a decision", "× governor"];
+    let (mut table, mut left_out) = (Table::new(head), String::new());
     for case in [Case::Allowed, Case::Denied] {
         let server = cluster::Server::start(&[]);
-        let mut loops = peers::loops(case, &runtime, &server);
-        loops.extend(ours::loops(case, &runtime, &cluster));
-        let contestants: Vec<Contestant<'_>> =
-            loops.iter().map(|(name, work)| Contestant { name, work: &**work }).collect();
-        let results = race(THREADS, CALLS, options.rounds, &contestants);
-        for name in results.names() {
-            let nanos = results.spread(name, "ns").map_or_else(|| "–".into(), |nanos| number(nanos.median));
-            let rate = results.spread(name, "rate").map_or_else(|| "–".into(), |rate| rate.show(count));
-            let ratio = results.ratio(name, BASELINE, "rate").map_or_else(|| "–".into(), |ratio| ratio.to_string());
-            let case = format!("{case:?}").to_lowercase();
-            table.row([case, name.to_owned(), nanos, rate, ratio]);
+        let mut entrants = peers::entrants(case, &runtime, &server);
+        entrants.extend(ours::entrants(case, &runtime, &cluster));
+        let mut rounds = Rounds::new(options.rounds);
+        for entrant in &entrants {
+            entrant.warm_up();
+            rounds.contestant(entrant.name, move || entrant.turn(case));
         }
+        let results = rounds.run();
+        let word = format!("{case:?}").to_lowercase();
+        for name in results.names() {
+            let nanos = results.sound(name, "ns").map_or_else(|| "–".into(), |nanos| number(nanos.median));
+            let rate = results.sound(name, "rate").map_or_else(|| "–".into(), |rate| rate.show(count));
+            // Of all rounds: here it shows why some are left out.
+            let runs = results.spread(name, "runs").map_or_else(|| "–".into(), |runs| format!("{:.6}", runs.median));
+            let ratio = results.ratio(name, BASELINE, "rate").map_or_else(|| "–".into(), |ratio| ratio.to_string());
+            table.row([word.clone(), name.to_owned(), nanos, rate, runs, ratio]);
+        }
+        left_out += &results.left_out().replace("left out: ", &format!("left out: {word}, "));
     }
-    println!("\n{table}");
+    print!("\n{table}\n{left_out}");
+    charged::check(&runtime, &cluster);
 }

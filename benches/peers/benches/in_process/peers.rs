@@ -11,17 +11,17 @@ use trypema::local::LocalRateLimiterProvider;
 use trypema::redis::RedisKey;
 use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
 
-use crate::{BASELINE, Case, Named};
+use crate::{BASELINE, Case, Entrant};
 
 const KEY: &str = "item:42";
 
 /// The server is for those who tell one now and then.
-pub(crate) fn loops<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Vec<Named<'a>> {
+pub(crate) fn entrants<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Vec<Entrant<'a>> {
     vec![governor(case), trypema_local(case), trypema_hybrid(case, runtime, server)]
 }
 
 /// GCRA on a keyed map.
-fn governor<'a>(case: Case) -> Named<'a> {
+fn governor<'a>(case: Case) -> Entrant<'a> {
     let quota = match case {
         Case::Allowed => Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero")),
         Case::Denied => Quota::per_hour(NonZeroU32::MIN),
@@ -30,34 +30,24 @@ fn governor<'a>(case: Case) -> Named<'a> {
     let key = KEY.to_owned();
     assert!(limiter.check_key(&key).is_ok());
     assert_eq!(limiter.check_key(&key).is_ok(), case == Case::Allowed);
-    let work = move |_, calls| {
-        for _ in 0..calls {
-            let _ = black_box(limiter.check_key(black_box(&key)));
-        }
-    };
-    (BASELINE, Box::new(work))
+    Entrant::new(BASELINE, move || limiter.check_key(black_box(&key)).is_ok())
 }
 
-/// The local provider's absolute strategy, with the window of a minute that its documentation begins with.
-fn trypema_local<'a>(case: Case) -> Named<'a> {
-    let provider = LocalRateLimiterProvider::builder().window_size(window()).build().expect("sound settings");
+/// The local provider's absolute strategy.
+fn trypema_local<'a>(case: Case) -> Entrant<'a> {
+    let provider = LocalRateLimiterProvider::builder().window_size(window(case)).build().expect("sound settings");
     let rate = trypema_rate(case);
     let call = move || matches!(provider.absolute().inc(black_box(KEY), &rate, 1), RateLimitDecision::Allowed);
     while call() && case == Case::Denied {}
-    let work = move |_, calls| {
-        for _ in 0..calls {
-            black_box(call());
-        }
-    };
-    ("trypema, local absolute", Box::new(work))
+    Entrant::new("trypema, local absolute", call)
 }
 
 /// The hybrid provider's absolute strategy on a server of its own, as it knows no clusters: `try_inc` decides from local
 /// state, and where it can't, `inc` asks the server. It asks for Redis 7.2; the calls made here also work on 7.0.15.
-fn trypema_hybrid<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Named<'a> {
+fn trypema_hybrid<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Entrant<'a> {
     let provider = runtime.block_on(async {
         let manager = server.client().get_connection_manager().await.expect("a server");
-        HybridRateLimiterProvider::builder(manager).window_size(window()).build().expect("sound settings")
+        HybridRateLimiterProvider::builder(manager).window_size(window(case)).build().expect("sound settings")
     });
     let (key, rate) = (RedisKey::try_from("item-42").expect("a valid key"), trypema_rate(case));
     let call = move || {
@@ -68,22 +58,22 @@ fn trypema_hybrid<'a>(case: Case, runtime: &'a Runtime, server: &Server) -> Name
         matches!(decision, RateLimitDecision::Allowed)
     };
     while call() && case == Case::Denied {}
-    let work = move |_, calls| {
-        for _ in 0..calls {
-            black_box(call());
-        }
-    };
-    ("trypema, hybrid absolute", Box::new(work))
+    Entrant::new("trypema, hybrid absolute", call)
 }
 
 fn trypema_rate(case: Case) -> RateLimit {
     match case {
         Case::Allowed => RateLimit::per_second_or_panic(1_000_000_000.0),
-        // 60 in its window of a minute. One that holds less than one permit is asked of the server every time.
-        Case::Denied => RateLimit::per_second_or_panic(1.0),
+        // 60 in its window of an hour. One that holds less than one permit is asked of the server every time.
+        Case::Denied => RateLimit::per_hour_or_panic(60.0),
     }
 }
 
-fn window() -> WindowSize {
-    WindowSize::minutes_or_panic(1)
+fn window(case: Case) -> WindowSize {
+    match case {
+        // What its documentation begins with.
+        Case::Allowed => WindowSize::minutes_or_panic(1),
+        // Within a minute it would have permits again, and not every call would be denied.
+        Case::Denied => WindowSize::hours_or_panic(1),
+    }
 }

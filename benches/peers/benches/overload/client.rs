@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use shardlimit::{DecidedBy, Decision, Error, Handle, Limiter};
-use shardlimit_peers::load::runtime;
+use shardlimit_peers::load::{Outcome, runtime};
 use shardlimit_peers::machine::processor_time;
 use tokio::runtime::Runtime;
 
@@ -53,7 +53,6 @@ pub(crate) fn monotonic() -> Duration {
 
 fn pace(runtime: &Runtime, handle: &Handle, job: &Job, start: Duration) -> Counts {
     let desk = Arc::new(Desk::default());
-    let runs_before = runs(handle);
     thread::sleep(start.saturating_sub(monotonic()));
     let used_before = processor_time();
     let due_at = |moment: Duration| (moment.saturating_sub(start).as_secs_f64() * job.rate) as u64;
@@ -81,7 +80,6 @@ fn pace(runtime: &Runtime, handle: &Handle, job: &Job, start: Duration) -> Count
         by_ceiling: read(&desk.by_ceiling),
         by_lease: read(&desk.by_lease),
         failed: read(&desk.failed) + read(&desk.waiting),
-        runs: runs(handle) - runs_before,
         took: (monotonic() - start).as_nanos() as u64,
         used: (processor_time() - used_before).as_nanos() as u64,
     }
@@ -119,10 +117,6 @@ fn make(runtime: &Runtime, handle: &Handle, desk: &Arc<Desk>, calls: u64) -> u64
     made
 }
 
-fn runs(handle: &Handle) -> u64 {
-    handle.counts().iter().map(|shard| shard.runs).sum()
-}
-
 #[derive(Debug, Default)]
 struct Desk {
     waiting: AtomicU64,
@@ -136,15 +130,16 @@ struct Desk {
 impl Desk {
     fn count(&self, answer: Result<Decision, Error>) {
         let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed);
-        let Ok(decision) = answer else {
-            add(&self.failed);
-            return;
-        };
-        match decision.decided_by() {
-            DecidedBy::Ceiling => add(&self.by_ceiling),
-            DecidedBy::Lease => add(&self.by_lease),
+        match answer.as_ref().map(Decision::decided_by) {
+            Ok(DecidedBy::Ceiling) => add(&self.by_ceiling),
+            Ok(DecidedBy::Lease) => add(&self.by_lease),
             _ => 0,
         };
-        add(if decision.is_allowed() { &self.allowed } else { &self.denied });
+        add(match answer.into() {
+            Outcome::Allowed => &self.allowed,
+            Outcome::Denied => &self.denied,
+            // Also what the failure policy said: no server gave that permit, and no bound holds it.
+            Outcome::Failed => &self.failed,
+        });
     }
 }

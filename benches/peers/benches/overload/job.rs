@@ -75,9 +75,8 @@ pub(crate) struct Counts {
     pub(crate) by_ceiling: u64,
     /// Of those allowed: in process, by a lease.
     pub(crate) by_lease: u64,
+    /// Without a decision by the limit.
     pub(crate) failed: u64,
-    /// Script runs.
-    pub(crate) runs: u64,
     /// From the common start until the last answer, in nanoseconds.
     pub(crate) took: u64,
     /// Processor time in it, in nanoseconds.
@@ -87,10 +86,8 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let numbers: Option<Vec<u64>> = line.split_whitespace().map(|number| number.parse().ok()).collect();
-        let [due, made, allowed, denied, by_ceiling, by_lease, failed, runs, took, used] = numbers?[..] else {
-            return None;
-        };
-        Some(Self { due, made, allowed, denied, by_ceiling, by_lease, failed, runs, took, used })
+        let [due, made, allowed, denied, by_ceiling, by_lease, failed, took, used] = numbers?[..] else { return None };
+        Some(Self { due, made, allowed, denied, by_ceiling, by_lease, failed, took, used })
     }
 
     /// Sums, and the longest time.
@@ -103,7 +100,6 @@ impl Counts {
             by_ceiling: self.by_ceiling + other.by_ceiling,
             by_lease: self.by_lease + other.by_lease,
             failed: self.failed + other.failed,
-            runs: self.runs + other.runs,
             took: self.took.max(other.took),
             used: self.used + other.used,
         }
@@ -112,7 +108,7 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { due, made, allowed, denied, by_ceiling, by_lease, failed, runs, took, used } = self;
-        write!(f, "{due} {made} {allowed} {denied} {by_ceiling} {by_lease} {failed} {runs} {took} {used}")
+        let Self { due, made, allowed, denied, by_ceiling, by_lease, failed, took, used } = self;
+        write!(f, "{due} {made} {allowed} {denied} {by_ceiling} {by_lease} {failed} {took} {used}")
     }
 }

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
     }
     let results = rounds.run();
-    print!("{}", table(&results));
+    print!("{}\n{}", table(&results), results.left_out());
     if let Some(path) = options.chart("overload") {
         chart(&results).draw(&path)?;
     }
@@ -75,12 +75,11 @@ fn turn(cluster: &Cluster, (mode, demand, processes): Row, key: &str, length: Du
         rate: RATE * f64::from(demand) / processes as f64,
         length,
     };
-    let Counts { due, made, allowed, denied, by_ceiling, by_lease, failed, runs, took, used } =
-        fleet::run(&job, processes);
+    let (counts, runs) = fleet::run(cluster, &job, processes);
+    let Counts { due, made, allowed, denied, by_ceiling, by_lease, failed, took, used } = counts;
     let seconds = took as f64 / 1e9;
     Figures::new()
         .with("offered", made as f64 / length.as_secs_f64() / RATE)
-        .with("made", made as f64 / due as f64)
         .with("decisions", (allowed + denied) as f64 / seconds)
         .with("runs", runs as f64 / seconds)
         .with("runs per admission", runs as f64 / allowed as f64)
@@ -89,6 +88,9 @@ fn turn(cluster: &Cluster, (mode, demand, processes): Row, key: &str, length: Du
         .with("by lease", by_lease as f64 / allowed as f64)
         .with("failed", failed as f64)
         .with("clients", used as f64 / took as f64)
+        // At the highest demand a small machine never makes all calls, and the row shows what it made: that many it was. The
+        // others are named by what was asked for, so with less than 99 % of it made, the demand was another one.
+        .late(demand < DEMANDS[2] && made * 100 < due * 99)
 }
 
 fn table(results: &Results) -> Table {
@@ -98,15 +100,14 @@ fn table(results: &Results) -> Table {
     let mut table = Table::new(head.into_iter().chain(more));
     for name in results.names() {
         let figure = |figure| results.spread(name, figure).map_or(f64::NAN, |spread| spread.median);
-        let spread = |figure| results.spread(name, figure).map_or("-".into(), |spread| spread.show(number));
         let percent = |figure: f64| if figure.is_nan() { "-".into() } else { format!("{:.1} %", figure * 100.0) };
         table.row([
             name.into(),
             number(figure("offered")),
             count(figure("decisions")),
             count(figure("runs")),
-            spread("runs per admission"),
-            // With four digits: what lies above 1 counts from the first permit.
+            results.sound(name, "runs per admission").map_or("late".into(), |runs| runs.show(number)),
+            // Of all rounds, and with four digits: what lies above 1 counts from the first permit, however few calls there were.
             results.spread(name, "of the bound").map_or("-".into(), |spread| spread.show(|part| format!("{part:.4}"))),
             percent(figure("by ceiling")),
             percent(figure("by lease")),
@@ -124,7 +125,7 @@ fn chart(results: &Results) -> Lines {
         values: DEMANDS
             .iter()
             .map(|demand| {
-                let runs = results.spread(&name(&(mode, *demand, processes)), "runs per admission");
+                let runs = results.sound(&name(&(mode, *demand, processes)), "runs per admission");
                 (f64::from(*demand), runs.map_or(f64::NAN, |runs| runs.median))
             })
             .collect(),
