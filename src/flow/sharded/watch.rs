@@ -3,13 +3,14 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::SharedLimit;
 use super::lane::Lane;
 use super::round::Round;
 use super::row::Late;
 use crate::clock::Micros;
+use crate::store::cluster::Timer;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +20,7 @@ pub(super) struct Watch<'a> {
     lane: &'a Arc<Lane>,
     /// Set for the first deadline that was known when it was set. Most rounds are answered long before, and the next ones find
     /// it as it is: so it is set once in a deadline, and not for every round.
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Timer<'a>,
     set_for: Micros,
     /// When the round counts as overdue, once a call was let go: by the limiter's deadline. One call that has less time than
     /// others says nothing of the shard.
@@ -28,7 +29,13 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(limit: &'a SharedLimit, lane: &'a Arc<Lane>) -> Self {
-        Self { limit, lane, timer: None, set_for: Micros::MAX, overdue_at: Micros::MAX }
+        Self {
+            limit,
+            lane,
+            timer: limit.engine.transport.timers().timer(),
+            set_for: Micros::MAX,
+            overdue_at: Micros::MAX,
+        }
     }
 
     /// Waits for the end of `sending`, by which `round` goes out, and lets those go meanwhile whose deadline passes, in the round
@@ -43,11 +50,10 @@ impl<'a> Watch<'a> {
         self.overdue_at = Micros::MAX;
         loop {
             self.set(round.first_due().min(self.lane.first_due()).min(self.overdue_at));
-            let timer = self.timer.as_mut().expect("it was just set");
             tokio::select! {
                 biased;
                 () = &mut sending => return false,
-                () = timer.as_mut() => {}
+                () = &mut self.timer => {}
                 () = self.lane.hurry.notified() => {}
             }
             let is_late = self.look(round);
@@ -62,19 +68,14 @@ impl<'a> Watch<'a> {
     fn set(&mut self, due: Micros) {
         let now = self.limit.clock.now();
         // A moment that nobody waits for any more does no harm: it is looked at again when it rings.
-        let is_set = self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed());
-        if is_set && self.set_for <= due {
+        if self.timer.is_set() && self.set_for <= due {
             return;
         }
         let due = self.lane.look_by(due);
         // A timer has its end, also where nobody has a deadline.
         let wait = Duration::from_micros(due.saturating_sub(now).min(3_600_000_000));
         self.set_for = due;
-        let at = Instant::now() + wait;
-        match &mut self.timer {
-            Some(timer) => timer.as_mut().reset(at),
-            None => self.timer = Some(Box::pin(tokio::time::sleep_until(at))),
-        }
+        self.timer.set(Instant::now() + wait);
     }
 
     /// Says whether calls of the round were let go.

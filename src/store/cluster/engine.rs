@@ -180,6 +180,7 @@ impl Engine {
                 Some(handle) => Runtime { handle, life: Mutex::new(Life::Given) },
                 None => own_runtime()?,
             };
+            self.transport.timers().run_on(&runtime.handle);
             let watcher = self.transport.watcher();
             runtime.handle.spawn(self.end.clone().run_until_cancelled_owned(watcher));
             Ok(runtime)

@@ -7,6 +7,7 @@
 //!   sent again. `trouble`: for what nobody waits any more.
 //! * `transport`: the router, or a `ClusterConnection` of the user's own (`own`).
 //! * `tls`: certificates, with the feature of that name.
+//! * `timers`: for how long a request may take.
 //! * `watcher`: keeps the topology up to date. `rest`: whether it has come to rest. `engine`: the runtime that all of this runs on.
 
 mod breaker;
@@ -24,6 +25,7 @@ mod router;
 mod scanner;
 mod settings;
 mod stream;
+mod timers;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
@@ -44,6 +46,7 @@ pub(crate) use router::Router;
 #[cfg(fuzzing)]
 pub(crate) use scanner::Scanner;
 pub(crate) use settings::{Patience, Settings, without_secret};
+pub(crate) use timers::Timer;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;
 pub(crate) use transport::Transport;

@@ -10,12 +10,13 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::fault::{Address, Fault};
 use super::node::clock_of;
 use super::request::Request;
 use super::rest::Rest;
+use super::timers::Timers;
 use crate::key::Slot;
 use crate::observe;
 use crate::said::said_without;
@@ -36,6 +37,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct OwnConnection {
     connection: ClusterConnection,
     timeout: Duration,
+    pub(super) timers: Timers,
     topology: ArcSwap<Topology>,
     changes: watch::Sender<Arc<Topology>>,
     rest: Rest,
@@ -45,7 +47,8 @@ impl OwnConnection {
     pub(crate) fn new(connection: ClusterConnection, timeout: Duration) -> Self {
         let topology = Arc::new(Topology::new(0, []).expect("nothing contradicts itself"));
         let changes = watch::Sender::new(Arc::clone(&topology));
-        Self { connection, timeout, topology: ArcSwap::new(topology), changes, rest: Rest::new() }
+        let (topology, rest) = (ArcSwap::new(topology), Rest::new());
+        Self { connection, timeout, timers: Timers::new(), topology, changes, rest }
     }
 
     pub(super) fn topology(&self) -> Arc<Topology> {
@@ -128,9 +131,9 @@ impl OwnConnection {
             let replies = connection.route_pipeline(pipeline, 0, 2, to).await;
             replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
         };
-        match timeout(self.timeout, request).await {
-            Ok(reply) => Fault::check(&cluster(), reply, &|words| said_without("", words)),
-            Err(_) => Err(Fault::Unknown(format!("no answer from the cluster within {:?}", self.timeout))),
+        match self.timers.timeout_at(Instant::now() + self.timeout, request).await {
+            Some(reply) => Fault::check(&cluster(), reply, &|words| said_without("", words)),
+            None => Err(Fault::Unknown(format!("no answer from the cluster within {:?}", self.timeout))),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arc_swap::ArcSwap;
 use redis::{Value, cmd};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Budget;
@@ -14,6 +14,7 @@ use super::node::{Node, clock_of};
 use super::request::Request;
 use super::rest::Rest;
 use super::settings::Settings;
+use super::timers::Timers;
 use super::trouble::Trouble;
 use super::view::View;
 use crate::breaker::BreakerForce;
@@ -47,6 +48,7 @@ pub(crate) struct Router {
     pub(in crate::store) doubt: Arc<Notify>,
     topology: watch::Sender<Arc<Topology>>,
     rest: Rest,
+    pub(super) timers: Timers,
     wanted: AtomicBool,
     /// How often the watcher has looked, and what it last failed with.
     looked: watch::Sender<Look>,
@@ -75,6 +77,7 @@ impl Router {
             doubt: Arc::default(),
             topology: watch::Sender::new(topology),
             rest: Rest::new(),
+            timers: Timers::new(),
             wanted: AtomicBool::new(false),
             looked: watch::Sender::default(),
             unowned: Trouble::default(),
@@ -111,14 +114,14 @@ impl Router {
         // Why it waits.
         let waits_for = Mutex::default();
         let timeout = self.settings.patience.timeout;
-        match timeout_at(Instant::now() + timeout, self.follow(request, &waits_for)).await {
-            Ok(reply) => reply,
-            Err(_) if request.sent.load(Ordering::Relaxed) => {
+        match self.timers.timeout_at(Instant::now() + timeout, self.follow(request, &waits_for)).await {
+            Some(reply) => reply,
+            None if request.sent.load(Ordering::Relaxed) => {
                 let node = self.node_of(request.slot).map_or_else(|_| "the master".into(), |n| n.address.to_string());
                 self.doubt.notify_one();
                 Err(Fault::Unknown(format!("no answer from {node} within {timeout:?}")))
             }
-            Err(_) => {
+            None => {
                 let fault = lock(&waits_for).take().map(Fault::what);
                 let why = self.looked.borrow().failure.clone().or(fault).unwrap_or_else(|| "no connection".into());
                 Err(Fault::NotSent(format!("{why}, for {timeout:?}")))

@@ -11,6 +11,7 @@ use super::engine::end_of;
 use super::own::OwnConnection;
 use super::request::Request;
 use super::router::Router;
+use super::timers::Timers;
 use super::{Fault, watcher};
 use crate::breaker::{BreakerForce, BreakerState};
 use crate::key::Slot;
@@ -44,6 +45,15 @@ impl Transport {
             Self::Direct(router) => router.time_at(slot).await,
             #[cfg(feature = "cluster-async")]
             Self::Own(connection) => connection.time_at(slot).await,
+        }
+    }
+
+    /// For whoever waits for what it carries.
+    pub(crate) fn timers(&self) -> &Timers {
+        match self {
+            Self::Direct(router) => &router.timers,
+            #[cfg(feature = "cluster-async")]
+            Self::Own(connection) => &connection.timers,
         }
     }
 

@@ -134,17 +134,17 @@ fn a_lane_is_full_with_those_who_joined_untold() {
 fn a_crowd_is_let_go_by_its_deadline() {
     let (lane, mut sending, mut seats) = crowded(1_000_000, 100);
     drop(seats.remove(0));
-    let mut late = Late::default();
-    lane.expire(LATER - 1, &mut late);
-    assert_eq!((late.calls, lane.first_due()), (0, LATER));
-    lane.expire(LATER, &mut late);
-    assert_eq!((late.calls, lane.first_due()), (100, Micros::MAX));
+    let mut gone = Late::default();
+    lane.expire(LATER - 1, &mut gone);
+    assert_eq!((gone.calls, lane.first_due()), (0, LATER));
+    lane.expire(LATER, &mut gone);
+    assert_eq!((gone.calls, lane.first_due()), (100, Micros::MAX));
     let (mut patient, _) = put(&lane, 1, (LATER, LATER + 5));
     let Load { round, .. } = sending.next().expect("they wait");
     let sealed = round.seal(LATER);
     assert_eq!(sealed.asks.as_slice(), [Ask { permits: 1, count: 1 }].as_slice());
-    round.expire(LATER + 5, &mut late);
-    assert_eq!(late.calls, 101);
+    round.expire(LATER + 5, &mut gone);
+    assert_eq!(gone.calls, 101);
     let decided = decide(lane.share.clone(), &mut None, &sealed);
     lane.leave(&sealed);
     lane.decide(&round, sealed, decided);
