@@ -19,12 +19,12 @@ pub(crate) struct Algorithm {
     own: &'static str,
 }
 
-/// A sliding log remembers up to 10,000 calls, whatever its window: a hot key has one of 2 ms, so that 5 million a second
+/// A sliding log remembers up to 10,000 calls, whatever its window: a hot key has one of 1 ms, so that 10 million a second
 /// pass; a caller's own has ten seconds, and so as many entries as the caller makes calls.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::one("fixed window", "fixed-window 10000000000/day"),
     Algorithm::one("sliding window", "sliding-window 100000000/10s"),
-    Algorithm { name: "sliding log", shared: "sliding-log 10000/2ms", own: "sliding-log 10000/10s" },
+    Algorithm { name: "sliding log", shared: "sliding-log 10000/1ms", own: "sliding-log 10000/10s" },
     Algorithm::one("token bucket", "token-bucket 100000000/s burst 10000000"),
     Algorithm::one("leaky bucket", "leaky-bucket 100000000/s capacity 10000000"),
     Algorithm::one("pacing queue", "pacing-queue 100000000/s capacity 10000000"),

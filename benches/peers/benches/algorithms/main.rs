@@ -49,8 +49,9 @@ fn counting_runs(server: &Server, load: impl FnOnce() -> Load) -> Figures {
     let load = load();
     let seconds = began.elapsed().as_secs_f64();
     let runs = (script_runs(server) - before) as f64;
-    // Calls that fail may do so in no time, and leave the server to the others.
-    load.figures().with("runs", runs / seconds).flawed("calls failed", load.failed > 0)
+    // Calls that fail may do so in no time, and ones that are denied in process: both leave the server to the others.
+    let figures = load.figures().with("runs", runs / seconds);
+    figures.flawed("calls failed", load.failed > 0).flawed("calls were denied", load.denied > 0)
 }
 
 fn report(options: &Options, results: &Results) {

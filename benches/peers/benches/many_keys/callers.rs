@@ -22,7 +22,9 @@ const EXPONENT: f64 = 1.05;
 /// A client that remembers so many keys of each limit.
 pub(crate) fn client(urls: &[String], max_keys: usize) -> Limiter {
     let builder = Limiter::builder().redis(urls.iter().map(String::as_str)).max_keys(max_keys);
-    builder.timeout(Duration::from_secs(10)).build().expect("valid settings")
+    // What waits behind a crowd on a slow machine is measured, not given up.
+    let patience = Duration::from_secs(10);
+    builder.timeout(patience).deadline(patience).build().expect("valid settings")
 }
 
 /// The limit that all keys are under: too small to be split.
