@@ -20,7 +20,8 @@ use crate::selector::Candidates;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
-/// A process never holds more than this part of what the shares can hold together, nor takes more of one share at once.
+/// A process never holds more than this part of what a share can hold: also where one shard alone has any, it leaves most of them to
+/// others.
 const PART: u64 = 4;
 
 /// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
@@ -170,7 +171,8 @@ impl SharedLimit {
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
             let lane = &view.lanes[first.wrapping_add(step) % view.lanes.len()];
-            let permits = wanted.min(lane.burst / PART).min(lane.most(now));
+            let room = (lane.burst / PART).saturating_sub(purse.held_of(lane.slot));
+            let permits = wanted.min(room).min(lane.most(now));
             if permits == 0 || !leasing.fits(&lane.share) || !lane.is_open(1, now) {
                 continue;
             }

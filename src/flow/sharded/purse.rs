@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Micros;
 use crate::decision::Charge;
+use crate::key::Slot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, OnceLock, lock, stripes, thread_number};
 
@@ -184,6 +185,11 @@ impl Purse {
         self.all().map(Stripe::left).sum()
     }
 
+    /// Permits that are held now of the shard in this slot.
+    pub(super) fn held_of(&self, slot: Slot) -> u64 {
+        self.all().map(|stripe| stripe.left_of(slot)).sum()
+    }
+
     /// Nothing is held, and nothing is on its way.
     pub(super) fn is_out(&self) -> bool {
         !self.refilling.load(Ordering::Acquire) && self.held() == 0
@@ -226,6 +232,14 @@ impl Stripe {
     #[inline]
     fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
+    }
+
+    fn left_of(&self, slot: Slot) -> u64 {
+        if self.left() == 0 {
+            return 0;
+        }
+        let leases = lock(&self.leases);
+        leases.iter().map(|lease| &lease.charge).filter(|charge| charge.slot == slot).map(|charge| charge.permits).sum()
     }
 
     #[inline]
