@@ -16,8 +16,8 @@ use crate::store::local::Cell;
 use crate::sync::Arc;
 use acquire::Acquire;
 
-/// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
-/// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
+/// A key that is [held](NamedLimit::handle): no look-up, and no allocation in a call that is decided in process. The key stays
+/// tracked while any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
 ///
 /// ```
 /// use shardlimit::Limiter;

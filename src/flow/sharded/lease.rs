@@ -64,6 +64,13 @@ struct Leased {
     low: Vec<(Arc<Entry>, u64)>,
 }
 
+impl Leased {
+    /// A call that finds a purse low allocates nothing: there is room for all of them.
+    fn make_room(&mut self) {
+        self.low.reserve(self.entries.len());
+    }
+}
+
 impl Leasing {
     pub(super) fn new(leases: &crate::Leases) -> Self {
         let micros = |time: Duration| time.as_micros() as Micros;
@@ -205,6 +212,7 @@ impl SharedLimit {
         let number = Leasing::part_of(&entry);
         let leased = &mut *lock(&leasing.parts[number].leased);
         leased.entries.push(entry);
+        leased.make_room();
         if !std::mem::replace(&mut leased.swept, true) {
             let limit = Arc::clone(self);
             // It was a task of this runtime that came here.
@@ -255,7 +263,11 @@ impl SharedLimit {
 
     /// Has those purses filled that are low. `low` is empty before and after: one list for the other, neither is made anew.
     fn fill_low(self: &Arc<Self>, part: &Part, low: &mut Vec<(Arc<Entry>, u64)>) {
-        std::mem::swap(low, &mut lock(&part.leased).low);
+        {
+            let leased = &mut *lock(&part.leased);
+            std::mem::swap(low, &mut leased.low);
+            leased.make_room();
+        }
         low.drain(..).for_each(|(entry, returns)| self.spawn_filling(entry, returns));
     }
 
