@@ -24,7 +24,8 @@ use crate::sync::{Arc, Mutex, lock};
 /// others.
 const PART: u64 = 4;
 
-/// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
+/// Keys are looked after in so many parts, each with its own lock and its own task. All of them share one that no call takes, which
+/// those who fill purses hold side by side: see `filling`.
 const PARTS: u64 = 16;
 /// Of so many keys leases are given back together, and if so many are under way the next ones wait for a moment,
 const TOGETHER: usize = 256;
