@@ -16,8 +16,8 @@ use crate::store::local::Cell;
 use crate::sync::Arc;
 use acquire::Acquire;
 
-/// A key that is [held](NamedLimit::handle): no look-up and no allocation in a call. The key stays tracked while
-/// any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
+/// A key that is [held](NamedLimit::handle): no look-up, and no allocation in a call that is decided in process. The key stays
+/// tracked while any handle of it lives, also beyond [`max_keys`](crate::Builder::max_keys), against which handles count.
 ///
 /// ```
 /// use shardlimit::Limiter;
@@ -190,7 +190,10 @@ impl Handle {
     /// As [`NamedLimit::acquire_n`].
     ///
     /// # Errors
-    /// As [`try_acquire`](Handle::try_acquire).
+    /// [`ErrorKind::InvalidPermits`](crate::ErrorKind::InvalidPermits) for 0;
+    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds; on a shared store also
+    /// [`NotSent`](crate::ErrorKind::NotSent), [`Unknown`](crate::ErrorKind::Unknown) and
+    /// [`Refused`](crate::ErrorKind::Refused), as [`NamedLimit::acquire`] has them.
     ///
     /// # Cancel safety
     /// As [`NamedLimit::acquire`].
@@ -211,7 +214,8 @@ impl Handle {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidPermits`](crate::ErrorKind::InvalidPermits) for 0;
-    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds.
+    /// [`ErrorKind::Never`](crate::ErrorKind::Never) for more than the limit ever holds; on a shared store also
+    /// [`NotSent`](crate::ErrorKind::NotSent), after a shutdown, or while no shard answers and the policy is to say so.
     ///
     /// ```
     /// # use shardlimit::Limiter;
@@ -246,7 +250,7 @@ impl Handle {
     /// As [`NamedLimit::acquire_within`].
     ///
     /// # Errors
-    /// As [`try_acquire`](Handle::try_acquire).
+    /// As [`acquire_n`](Handle::acquire_n).
     ///
     /// # Cancel safety
     /// As [`NamedLimit::acquire_within`].
@@ -298,7 +302,10 @@ impl Handle {
     /// As [`NamedLimit::refund`].
     ///
     /// # Errors
-    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
+    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays. On a shared store also
+    /// [`NotSent`](crate::ErrorKind::NotSent) and [`Refused`](crate::ErrorKind::Refused); and
+    /// [`Unknown`](crate::ErrorKind::Unknown), also if there was no answer by the deadline of a call: then it goes on, and is not to be
+    /// done again.
     ///
     /// # Cancel safety
     /// On the embedded store it is done at its first poll; on a shared one it is on its way then.
@@ -324,7 +331,7 @@ impl Handle {
     /// As [`NamedLimit::settle`].
     ///
     /// # Errors
-    /// [`ErrorKind::ForeignReceipt`](crate::ErrorKind::ForeignReceipt); then the charge stays.
+    /// As [`refund`](Handle::refund).
     ///
     /// # Cancel safety
     /// On the embedded store it is done at its first poll; on a shared one it is on its way then.

@@ -10,8 +10,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// How [leased](crate::Limiter::define_leased) limits take permits ahead. Needs the feature `redis`.
 ///
-/// A process takes as many as it had use for in the last [`horizon`](Leases::horizon), never more than a quarter of the burst, and
-/// gives back what it has not spent within their [`ttl`](Leases::ttl). The long-run rate is never exceeded. Admissions in any
+/// A process takes as many as it had use for in the last [`horizon`](Leases::horizon), never more than a quarter of the burst, nor of any
+/// share, and gives back what it has not spent within their [`ttl`](Leases::ttl). The long-run rate is never exceeded. Admissions in any
 /// interval of length t are at most burst + rate · t + what all processes hold when it begins. As long as nothing is given
 /// back that is at most rate · ttl, however many processes there are; with [`within_burst`](Leases::within_burst) it is nothing.
 ///

@@ -28,8 +28,8 @@
 //!
 //! Where to go from here:
 //! * [`guide`]: limits, names, keys, receipts, waiting, testing and the cluster, each with an example.
-//! * [`accuracy`]: what each algorithm promises, as a formula, and where it does not hold. [`decisions`]: what was measured,
-//!   and chosen.
+//! * [`accuracy`]: what each algorithm promises, as a formula, and where it does not hold. [`performance`]: what each way of
+//!   deciding costs, and when to use which. [`decisions`]: what was measured, and chosen.
 //! * [`architecture`]: the way of a call on a cluster. [`agreement`]: how shares move and limits change. [`operations`]: servers,
 //!   permissions, faults, events. [`configuration`]: all of it from a file. [`glossary`]: every word.
 //! * [`Limiter`], [`NamedLimit`], [`Handle`]: the API. [`Limit`]: the text form and its ranges.

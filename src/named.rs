@@ -323,7 +323,7 @@ impl NamedLimit {
         }
     }
 
-    /// Pins a key for a caller that asks often: its calls need no look-up and no allocation.
+    /// Pins a key for a caller that asks often: its calls need no look-up, and those that are decided in process no allocation.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey).

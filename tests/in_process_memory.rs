@@ -8,8 +8,10 @@ mod heap;
 #[path = "support/shared.rs"]
 mod shared;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use shardlimit::{DecidedBy, Decision, Error, FailurePolicy, Handle, Leases, NamedLimit};
@@ -24,11 +26,26 @@ const CALLS: usize = 10_000;
 /// One test at a time: what any thread allocates counts.
 static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Allocations of this thread in one call, and who decided it.
-fn call(hot: &Handle) -> (usize, Option<DecidedBy>) {
+/// How a caller asks.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Try(u64),
+    Await(u64),
+}
+
+const WAYS: [Way; 4] = [Way::Try(1), Way::Await(1), Way::Try(3), Way::Await(3)];
+
+/// Allocations of this thread in one call, and who decided it; nobody yet: it is given up.
+fn call(hot: &Handle, way: Way) -> (usize, Option<DecidedBy>) {
     let before = heap::allocations();
-    let decision = hot.try_acquire(1).unwrap();
-    let decided_by = decision.as_ref().map(shardlimit::Decision::decided_by);
+    let decision = match way {
+        Way::Try(permits) => hot.try_acquire(permits).unwrap(),
+        Way::Await(permits) => match pin!(hot.acquire_n(permits)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decided) => Some(decided.unwrap()),
+            Poll::Pending => None,
+        },
+    };
+    let decided_by = decision.as_ref().map(Decision::decided_by);
     drop(decision);
     (heap::allocations() - before, decided_by)
 }
@@ -42,9 +59,11 @@ async fn a_denial_in_process_allocates_nothing() {
         limit.plan(text).await.unwrap();
         take_all(&limit, text).await;
         let hot = limit.handle(text).unwrap();
-        assert_eq!(call(&hot).1, Some(DecidedBy::Ceiling), "{text}");
-        for number in 0..CALLS {
-            assert_eq!(call(&hot), (0, Some(DecidedBy::Ceiling)), "{text}, call {number}");
+        for way in WAYS {
+            assert_eq!(call(&hot, way).1, Some(DecidedBy::Ceiling), "{text}, {way:?}");
+            for number in 0..CALLS {
+                assert_eq!(call(&hot, way), (0, Some(DecidedBy::Ceiling)), "{text}, {way:?}, call {number}");
+            }
         }
         let before = heap::allocations();
         for _ in 0..CALLS {
@@ -59,22 +78,17 @@ async fn a_denial_in_process_allocates_nothing() {
 async fn an_admission_by_a_lease_allocates_nothing() {
     let _one = ONE.lock().await;
     let cluster = Cluster::start(2, 0, Layout::Contiguous, &[]);
-    for (number, text) in ["token-bucket 1000000/s burst 1000000", "fixed-window 1000000000/h"].into_iter().enumerate()
-    {
+    let texts = ["token-bucket 1000000/s burst 1000000", "fixed-window 1000000000/h"];
+    for (number, (text, way)) in texts.into_iter().flat_map(|text| WAYS.map(|way| (text, way))).enumerate() {
         let builder = client_of(&cluster, 0).prefix(format!("test-{number}"));
         let limit = builder.build().unwrap().define_leased("api", text.parse().unwrap(), Leases::new()).unwrap();
         limit.plan("hot").await.unwrap();
         let hot = limit.handle("hot").unwrap();
         let runs = || hot.counts().iter().map(|shard| shard.runs).sum::<u64>();
-        let (mut asked, mut by_lease, mut allocating, mut before) = (0, 0, 0, 0);
-        // A second of warm-up, in which vectors grow as well.
-        let warm = std::time::Instant::now();
+        let (mut asked, mut by_lease, mut allocating) = (0, 0, 0);
         while by_lease < CALLS {
-            if warm.elapsed() < Duration::from_secs(1) {
-                (asked, by_lease, allocating, before) = (0, 0, 0, runs());
-            }
             for _ in 0..100 {
-                let (allocations, decided_by) = call(&hot);
+                let (allocations, decided_by) = call(&hot, way);
                 asked += 1;
                 if decided_by == Some(DecidedBy::Lease) {
                     by_lease += 1;
@@ -83,12 +97,51 @@ async fn an_admission_by_a_lease_allocates_nothing() {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let runs = runs() - before;
-        println!("{text}: {by_lease} of {asked} by leases, {allocating} of them allocated, {runs} runs");
+        let runs = runs();
+        println!("{text}, {way:?}: {by_lease} of {asked} by leases, {allocating} of them allocated, {runs} runs");
         // A machine that stands still for some milliseconds has calls that find nothing: how many is its affair.
-        assert!(by_lease > asked / 2, "{text}: only {by_lease} of {asked} by leases");
-        assert!(runs > 0, "{text}: the purse was never filled");
-        assert_eq!(allocating, 0, "{text}: of {by_lease} calls");
+        assert!(by_lease > asked / 2, "{text}, {way:?}: only {by_lease} of {asked} by leases");
+        assert!(runs > 1, "{text}, {way:?}: the purse was never filled again");
+        assert_eq!(allocating, 0, "{text}, {way:?}: of {by_lease} calls");
+    }
+}
+
+/// One thread takes a slice of what is held and goes away; another spends all there is, and so what that one has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_admission_by_what_another_thread_has_allocates_nothing() {
+    const BURST: usize = 10_000;
+    let _one = ONE.lock().await;
+    let server = Server::start(&[]);
+    // Held for so long that nothing comes back; and of what is spent nothing does.
+    let leases = Leases::new().horizon(Duration::from_secs(5)).ttl(Duration::from_secs(10));
+    let text = format!("token-bucket {BURST}/365days burst {BURST}").parse().unwrap();
+    let limit = client(&server).build().unwrap().define_leased("api", text, leases).unwrap();
+    let runtime = tokio::runtime::Handle::current();
+    // So many calls, or all that find permits.
+    let spend = |calls: usize| {
+        let (hot, runtime) = (limit.handle("hot").unwrap(), runtime.clone());
+        std::thread::spawn(move || {
+            let (mut admitted, mut by_lease, mut allocating) = (0, 0, 0);
+            while admitted < calls {
+                let (allocations, decided_by) = call(&hot, Way::Try(1));
+                let is_by_lease = decided_by == Some(DecidedBy::Lease);
+                (by_lease, allocating) =
+                    (by_lease + usize::from(is_by_lease), allocating + usize::from(is_by_lease && allocations > 0));
+                let is_admitted = match decided_by {
+                    None => runtime.block_on(hot.acquire()).unwrap().is_allowed(),
+                    Some(_) => is_by_lease,
+                };
+                admitted += usize::from(is_admitted);
+            }
+            println!("{by_lease} of {admitted} by leases, {allocating} of them allocated");
+            (by_lease, allocating)
+        })
+    };
+    let first = 1_000;
+    for calls in [first, BURST - first] {
+        let (by_lease, allocating) = spend(calls).join().unwrap();
+        assert!(by_lease > calls / 2, "{by_lease} of {calls}: this tests nothing");
+        assert_eq!(allocating, 0, "of {by_lease} calls");
     }
 }
 

@@ -130,6 +130,44 @@ fn a_leased_run_stays_within_its_allowance() {
     }
 }
 
+/// Scripts that all masters have run to the end, by their own count. One that a server did not know, or that it sent elsewhere, did not run.
+fn runs(cluster: &Cluster) -> u64 {
+    let of_field = |fields: &str, name: &str| {
+        let value = fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        value.map_or(0, |value| value.parse::<u64>().unwrap())
+    };
+    let of_node = |node: &cluster::Node| {
+        let stats: String = node.ask(redis::cmd("INFO").arg("commandstats"));
+        let scripts = ["cmdstat_evalsha:", "cmdstat_eval:"];
+        let lines = stats.lines().filter_map(|line| scripts.iter().find_map(|script| line.strip_prefix(script)));
+        lines.map(|fields| of_field(fields, "calls") - of_field(fields, "failed_calls")).sum::<u64>()
+    };
+    cluster.nodes.iter().map(of_node).sum()
+}
+
+/// What a run says that it has sent is what the servers have run; but for the plan, which is there before it, and for what was set for the
+/// limit while it is in use, at which each limiter looks once a second.
+#[test]
+fn store_calls_are_what_the_servers_ran() {
+    const PROCESSES: u64 = 2;
+    let (cluster, urls) = three_masters();
+    // A limiter for each thread. Of a run of a second, and what is before and after it.
+    let most_looks = 3 * PROCESSES * thread::available_parallelism().unwrap().get() as u64;
+    for (mode, demand) in [("exact", "2000/s"), ("exact", "20000/s"), ("leased", "20000/s")] {
+        let name = format!("{mode}-{}", demand.trim_end_matches("/s"));
+        let limit = ["--limit", "token-bucket 10000/s burst 3000", "--name", &name];
+        run_json(0, &[&["plan", "item:42", "--redis", &urls][..], &limit].concat());
+        let before = runs(&cluster);
+        let processes = PROCESSES.to_string();
+        let more = ["--mode", mode, "--demand", demand, "--duration", "1s", "--processes", &processes];
+        let report = bench(&urls, &[&limit[..], &more].concat());
+        let (ran, said) = (runs(&cluster) - before, int(&report, "store_calls"));
+        println!("{name}: {ran} runs on the servers, {said} store calls");
+        assert!(said > 20, "{said}: this tests nothing");
+        assert!((said..=said + most_looks).contains(&ran), "{ran} runs on the servers, {said} store calls: {report}");
+    }
+}
+
 /// Of a limit that does not refill meanwhile, a leased run leaves everything that it did not admit.
 #[test]
 fn nothing_stays_out_after_a_leased_run() {

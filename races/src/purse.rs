@@ -19,6 +19,15 @@ fn permits(leases: &[Lease]) -> u64 {
     leases.iter().map(|lease| lease.charge.permits).sum()
 }
 
+/// With so many permits, and as this thread has it after its first calls: with room for a slice of them.
+fn purse_of(permits: u64) -> Arc<Purse> {
+    let purse = Purse::new();
+    purse.add(lease(1));
+    assert!(purse.spend(1, NOW).is_some());
+    purse.add(lease(permits));
+    Arc::new(purse)
+}
+
 /// Threads spend while another adds: each permit is spent once, or still held.
 pub fn permits_are_spent_once() {
     check(|| {
@@ -38,14 +47,13 @@ pub fn permits_are_spent_once() {
 /// Whoever gives everything back gets what nobody has spent, also a slice that is on its way to a stripe.
 pub fn what_is_taken_back_is_not_spent() {
     check(|| {
-        let purse = Arc::new(Purse::new());
-        purse.add(lease(32));
-        let spender = thread::spawn({
+        let purse = purse_of(32);
+        let taker = thread::spawn({
             let purse = Arc::clone(&purse);
-            move || purse.spend(1, NOW).map_or(0, |spent| spent.charge.permits)
+            move || permits(&purse.take_back(None))
         });
-        let back = permits(&purse.take_back(None));
-        let spent = spender.join().expect("it spent");
+        let spent = purse.spend(1, NOW).map_or(0, |spent| spent.charge.permits);
+        let back = taker.join().expect("it took");
         assert_eq!((spent + back, purse.held()), (32, 0));
     });
 }
@@ -53,16 +61,17 @@ pub fn what_is_taken_back_is_not_spent() {
 /// A key is struck off the list of those with leases when its purse is out: then it stays out.
 pub fn a_purse_that_is_out_stays_out() {
     check(|| {
-        let purse = Arc::new(Purse::new());
-        purse.add(lease(32));
-        let spender = thread::spawn({
+        let purse = purse_of(32);
+        let taker = thread::spawn({
             let purse = Arc::clone(&purse);
-            move || assert!(purse.spend(1, NOW).is_none_or(|spent| spent.charge.permits == 1))
+            move || {
+                purse.take_back(None);
+                // As `SharedLimit::look_through` says of a key that fell quiet.
+                purse.take_back(None).is_empty() && purse.is_out()
+            }
         });
-        purse.take_back(None);
-        // As `SharedLimit::look_through` says of a key that fell quiet.
-        let is_out = purse.take_back(None).is_empty() && purse.is_out();
-        spender.join().expect("it spent");
+        assert!(purse.spend(1, NOW).is_none_or(|spent| spent.charge.permits == 1));
+        let is_out = taker.join().expect("it took");
         assert!(!is_out || purse.held() == 0, "{} are held by nobody's leave", purse.held());
     });
 }

@@ -59,7 +59,8 @@ impl Limiter {
     /// As [`define`](Limiter::define), for a limit whose permits are taken ahead and spent in process: no call waits for
     /// the store as long as it has some. [`Leases`] tells what that costs in accuracy.
     ///
-    /// The embedded store is in process already: there it is the same as `define`. A pacing queue can't be leased, and isn't.
+    /// The embedded store is in process already: there it is the same as `define`. Pacing queues and composites can't be leased, and
+    /// aren't.
     ///
     /// # Errors
     /// As [`define`](Limiter::define); [`ErrorKind::InvalidSetting`] for leases that do not fit the limit.
@@ -89,6 +90,7 @@ impl Limiter {
     /// # Errors
     /// [`ErrorKind::Unknown`] if the store did not confirm all of them in time, or if permits of a leased limit were lost on
     /// their way back since this was last called: those of leases that expired while the store was away, and refunds.
+    /// [`ErrorKind::NotSent`] after a [`shutdown`](Self::shutdown), which has given everything back.
     ///
     /// # Cancel safety
     /// What was begun goes on.

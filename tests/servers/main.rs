@@ -23,6 +23,7 @@ mod home_losses;
 mod idle_keys;
 mod idle_plans;
 mod lease_bounds;
+mod lease_sizes;
 mod leases;
 mod limit_changes;
 mod losses;

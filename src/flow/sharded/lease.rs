@@ -20,10 +20,12 @@ use crate::selector::Candidates;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
-/// A process never holds more than this part of what the shares can hold together, nor takes more of one share at once.
+/// A process never holds more than this part of what a share can hold: also where one shard alone has any, it leaves most of them to
+/// others.
 const PART: u64 = 4;
 
-/// Keys are looked after in so many parts, each with its own lock and its own task: there is none that all keys share.
+/// Keys are looked after in so many parts, each with its own lock and its own task. All of them share one that no call takes, which
+/// those who fill purses hold side by side: see `filling`.
 const PARTS: u64 = 16;
 /// Of so many keys leases are given back together, and if so many are under way the next ones wait for a moment,
 const TOGETHER: usize = 256;
@@ -61,6 +63,13 @@ struct Leased {
     swept: bool,
     /// Those it is to see to, and how often everything was given back before they said so.
     low: Vec<(Arc<Entry>, u64)>,
+}
+
+impl Leased {
+    /// A call that finds a purse low allocates nothing: there is room for all of them.
+    fn make_room(&mut self) {
+        self.low.reserve(self.entries.len());
+    }
 }
 
 impl Leasing {
@@ -170,7 +179,8 @@ impl SharedLimit {
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
             let lane = &view.lanes[first.wrapping_add(step) % view.lanes.len()];
-            let permits = wanted.min(lane.burst / PART).min(lane.most(now));
+            let room = (lane.burst / PART).saturating_sub(purse.held_of(lane.slot));
+            let permits = wanted.min(room).min(lane.most(now));
             if permits == 0 || !leasing.fits(&lane.share) || !lane.is_open(1, now) {
                 continue;
             }
@@ -203,6 +213,7 @@ impl SharedLimit {
         let number = Leasing::part_of(&entry);
         let leased = &mut *lock(&leasing.parts[number].leased);
         leased.entries.push(entry);
+        leased.make_room();
         if !std::mem::replace(&mut leased.swept, true) {
             let limit = Arc::clone(self);
             // It was a task of this runtime that came here.
@@ -253,7 +264,11 @@ impl SharedLimit {
 
     /// Has those purses filled that are low. `low` is empty before and after: one list for the other, neither is made anew.
     fn fill_low(self: &Arc<Self>, part: &Part, low: &mut Vec<(Arc<Entry>, u64)>) {
-        std::mem::swap(low, &mut lock(&part.leased).low);
+        {
+            let leased = &mut *lock(&part.leased);
+            std::mem::swap(low, &mut leased.low);
+            leased.make_room();
+        }
         low.drain(..).for_each(|(entry, returns)| self.spawn_filling(entry, returns));
     }
 

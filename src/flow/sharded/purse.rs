@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Micros;
 use crate::decision::Charge;
+use crate::key::Slot;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, OnceLock, lock, stripes, thread_number};
 
@@ -130,10 +131,10 @@ impl Purse {
         let slice = self.reserve.left() / (SLICES * stripes.len() as u64);
         // What is left of a slice is put away before the reserve is free again: whoever looks through the purse finds it in the
         // one or in the other. Of what others had nothing is left.
-        let from_reserve = self.reserve.take(permits, slice, now, |rest| own.put(rest));
+        let from_reserve = self.reserve.take(permits, slice, now, |rest| own.put_if_room(rest));
         let is_low =
             || self.reserve.left() <= self.low.load(Ordering::Relaxed) && !self.refilling.load(Ordering::Relaxed);
-        let elsewhere = || stripes.iter().find_map(|stripe| stripe.take(permits, 0, now, |_| {}));
+        let elsewhere = || stripes.iter().find_map(|stripe| stripe.take(permits, 0, now, |_| false));
         let charge = from_reserve.or_else(elsewhere)?;
         own.note(&lock(&own.leases), permits);
         Some(Spent { charge, is_low: is_low() })
@@ -155,6 +156,7 @@ impl Purse {
             // Somebody else may have made them.
             let _ = self.stripes.set((0..stripes()).map(|_| CachePadded::default()).collect());
         }
+        self.stripes().iter().for_each(|stripe| stripe.make_room());
         self.reserve.put(lease);
     }
 
@@ -182,6 +184,11 @@ impl Purse {
     /// Permits that are held now.
     pub(super) fn held(&self) -> u64 {
         self.all().map(Stripe::left).sum()
+    }
+
+    /// Permits that are held now of the shard in this slot.
+    pub(super) fn held_of(&self, slot: Slot) -> u64 {
+        self.all().map(|stripe| stripe.left_of(slot)).sum()
     }
 
     /// Nothing is held, and nothing is on its way.
@@ -228,6 +235,14 @@ impl Stripe {
         self.left.load(Ordering::Relaxed)
     }
 
+    fn left_of(&self, slot: Slot) -> u64 {
+        if self.left() == 0 {
+            return 0;
+        }
+        let leases = lock(&self.leases);
+        leases.iter().map(|lease| &lease.charge).filter(|charge| charge.slot == slot).map(|charge| charge.permits).sum()
+    }
+
     #[inline]
     fn spend(&self, permits: u64, now: Micros) -> Option<Charge> {
         if self.left() < permits {
@@ -248,8 +263,9 @@ impl Stripe {
         self.spent.store(self.spent.load(Ordering::Relaxed) + permits, Ordering::Relaxed);
     }
 
-    /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent. `rest` has what is more.
-    fn take(&self, permits: u64, slice: u64, now: Micros, rest: impl FnOnce(Lease)) -> Option<Charge> {
+    /// Takes `permits` out, or a slice if that is more, from one charge that may still be spent. `rest` has what is more, unless it
+    /// says that it has no room.
+    fn take(&self, permits: u64, slice: u64, now: Micros, rest: impl FnOnce(Lease) -> bool) -> Option<Charge> {
         if self.left() < permits {
             return None;
         }
@@ -259,14 +275,14 @@ impl Stripe {
         let found = (0..leases.len()).filter(|index| enough(&leases[*index]));
         let index = found.min_by_key(|index| leases[*index].until)?;
         let lease = &mut leases[index];
-        let taken = permits.max(slice).min(lease.charge.permits);
+        let mut taken = permits.max(slice).min(lease.charge.permits);
         let (charge, until) = (lease.charge, lease.until);
+        if taken > permits && !rest(Lease { charge: Charge { permits: taken - permits, ..charge }, until }) {
+            taken = permits;
+        }
         lease.charge.permits -= taken;
         if lease.charge.permits == 0 {
             leases.swap_remove(index);
-        }
-        if taken > permits {
-            rest(Lease { charge: Charge { permits: taken - permits, ..charge }, until });
         }
         self.left.store(self.left() - taken, Ordering::Relaxed);
         Some(Charge { permits, ..charge })
@@ -274,8 +290,31 @@ impl Stripe {
 
     fn put(&self, lease: Lease) {
         let leases = &mut *lock(&self.leases);
-        // Those that are used up make room.
-        leases.retain(|lease| lease.charge.permits > 0);
+        clear(leases);
+        self.push(leases, lease);
+    }
+
+    /// In a call, which allocates nothing.
+    fn put_if_room(&self, lease: Lease) -> bool {
+        let leases = &mut *lock(&self.leases);
+        clear(leases);
+        let has_room = leases.len() < leases.capacity();
+        if has_room {
+            self.push(leases, lease);
+        }
+        has_room
+    }
+
+    /// For one that calls put here, if there are any.
+    fn make_room(&self) {
+        if self.spent.load(Ordering::Relaxed) > 0 {
+            let leases = &mut *lock(&self.leases);
+            clear(leases);
+            leases.reserve(1);
+        }
+    }
+
+    fn push(&self, leases: &mut Vec<Lease>, lease: Lease) {
         leases.push(lease);
         self.left.store(self.left() + lease.charge.permits, Ordering::Relaxed);
     }
@@ -292,4 +331,9 @@ impl Stripe {
         self.left.store(left, Ordering::Relaxed);
         back
     }
+}
+
+/// Those that are used up make room.
+fn clear(leases: &mut Vec<Lease>) {
+    leases.retain(|lease| lease.charge.permits > 0);
 }

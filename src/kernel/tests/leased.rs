@@ -1,10 +1,11 @@
-//! A bucket that keeps room for leases: no interval has more than burst + rate · t, whatever is held, spent late or given back when.
+//! What leases add to an interval, whatever is held, spent late or given back when. Nothing, of a bucket that keeps room for them;
+//! of any other what was held when it began.
 
 use proptest::prelude::*;
 
 use super::{START, any_limit_of, any_pause, scaled};
 use crate::clock::Micros;
-use crate::kernel::bucket::Bucket;
+use crate::kernel::bucket::{self, Bucket};
 use crate::kernel::leased::{Leased, take};
 use crate::kernel::{Ask, Batch, Header, Refund, UNSPENT, Verdict};
 use crate::limit::{BucketShare, Share};
@@ -113,5 +114,78 @@ fn room_for_leases_takes_nothing_of_the_rate() {
             leased += if time < 500 { 0 } else { granted };
         }
         assert!(leased <= 9_500 && (leased < 9_500) == lost, "of a burst of {burst}: {leased}");
+    }
+}
+
+/// What a process holds of a bucket that keeps no room for it.
+struct Held {
+    permits: u64,
+    at: Micros,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// The two bounds for leases that the bucket keeps no room for, over every interval.
+    #[test]
+    fn what_is_given_back_adds_no_more_than_was_held(
+        limit in prop_oneof![any_limit_of(0), any_limit_of(1)],
+        ttl in 1u64..2_000,
+        steps in prop::collection::vec((any_pause(), any_step()), 1..80),
+    ) {
+        let Share::Bucket(share) = Share::whole(&limit) else { unreachable!() };
+        let ttl = scaled(share.refill, ttl).max(1);
+        let mut state = None;
+        let mut run = |now, batch: &Batch<'_>| {
+            let mut verdicts = vec![Verdict::default(); batch.asks.len()];
+            let (next, header) = bucket::take(state, &share, now, batch, &mut verdicts);
+            state = Some(next);
+            (header.at, verdicts.first().map_or(0, |verdict| verdict.granted))
+        };
+        let (mut now, mut held) = (START, Vec::<Held>::new());
+        // When, and by how many units that may widen an interval: what came back, or what refilled while it was out.
+        let mut backs: Vec<(Micros, i64)> = Vec::new();
+        // When, how many, and what was held just before.
+        let mut admitted = Vec::new();
+        for (pause, step) in steps {
+            now += scaled(share.refill, pause);
+            let all: u64 = held.iter().map(|lease| lease.permits).sum();
+            match step {
+                Step::Ask(count) => {
+                    let asks = [Ask { permits: 1, count }];
+                    admitted.push((now, run(now, &Batch { asks: &asks, ..Batch::default() }).1, all));
+                }
+                Step::Lease(count) => {
+                    let (at, permits) = run(now, &Batch { asks: &[Ask { permits: 1, count }], ..Batch::default() });
+                    held.push(Held { permits, at });
+                }
+                Step::Spend(which) => {
+                    if let Some(lease) = held.get_mut(which).filter(|lease| now < lease.at + ttl) {
+                        admitted.push((now, std::mem::take(&mut lease.permits), all));
+                    }
+                }
+                Step::GiveBack(which) if which < held.len() => {
+                    let Held { permits, at } = held.swap_remove(which);
+                    let refund = Refund { permits, at, line: 0 };
+                    run(now, &Batch { refunds: &[refund], ..Batch::default() });
+                    let units = (permits as i64 * share.cost).min(share.rate * (now - at) as i64);
+                    backs.push((now, units));
+                }
+                Step::GiveBack(_) => {}
+            }
+        }
+        for (first, (from, _, all)) in admitted.iter().enumerate() {
+            let mut total = 0;
+            for (to, permits, _) in &admitted[first..] {
+                total += permits;
+                let units = total as i64 * share.cost;
+                let plain = share.capacity + share.rate * (to - from) as i64;
+                prop_assert!(units <= plain + *all as i64 * share.cost, "{total} in [{from}, {to}], {all} held at first");
+                // Also what came back before: it may have made up for what came back later, and was out then.
+                let wider: i64 = backs.iter().filter(|(at, _)| at <= to).map(|(_, units)| units).sum();
+                let most = plain + share.rate * ttl as i64 + wider;
+                prop_assert!(units <= most, "{total} in [{from}, {to}], which is wider by {wider} units");
+            }
+        }
     }
 }

@@ -113,6 +113,8 @@ proptest! {
                 Step::TakeBackAll => model.taken_back(&purse.take_back(None), true),
             }
             prop_assert_eq!(purse.held(), model.held());
+            prop_assert_eq!(purse.held_of(Slot::of(b"key")), model.held());
+            prop_assert_eq!(purse.held_of(Slot::of(b"another")), 0);
             prop_assert_eq!(purse.used(), model.used);
         }
         model.taken_back(&purse.take_back(None), true);
