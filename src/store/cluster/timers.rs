@@ -14,8 +14,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::sync::{Mutex, OnceLock, lock, stripes, thread_number};
 
-/// Timers of a thread that wait for a request. More are not kept: one takes 200 bytes with its place in the runtime's list.
-const MOST: usize = 64;
+/// Timers of a thread that wait for a request. More are not kept: where so many requests are out, others have set timers that ring first.
+const MOST: usize = 16;
 
 /// Those of one transport.
 pub(crate) struct Timers {
