@@ -166,15 +166,30 @@ impl SharedLimit {
     }
 }
 
+/// Segments have so many parts of all keys, the last one nearly twice as many as the first. A table doubles its places when it is full: if all did at once, a
+/// key would take 112 bytes of them then, and 56 just before. By turns it is 64 to 84.
+const fn part(segment: usize) -> u128 {
+    (2 * (SEGMENTS + segment) + 1) as u128
+}
+
+/// Of all together.
+const PARTS: u128 = (3 * SEGMENTS * SEGMENTS) as u128;
+
+/// Two of three keys go to any segment, and one to the later of two.
+fn segment_of(hash: u64) -> usize {
+    let any = |bits: u32| (hash >> bits) as usize % SEGMENTS;
+    if (hash >> 36) as u16 % 3 == 0 { any(24).max(any(30)) } else { any(24) }
+}
+
 impl Keys {
     pub(super) fn new(bound: usize) -> Self {
-        let bound = bound.div_ceil(SEGMENTS);
-        let segments = (0..SEGMENTS).map(|_| Mutex::new(Segment::new(bound))).collect();
+        let segment = |number| Mutex::new(Segment::new((bound as u128 * part(number)).div_ceil(PARTS) as usize));
+        let segments = (0..SEGMENTS).map(segment).collect();
         Self { segments, hasher: foldhash::quality::RandomState::default() }
     }
 
     fn segment(&self, hash: u64) -> &Mutex<Segment> {
-        &self.segments[(hash >> 24) as usize % SEGMENTS]
+        &self.segments[segment_of(hash)]
     }
 
     fn find(&self, limit: &SharedLimit, key: &[u8]) -> Found {
@@ -247,5 +262,35 @@ impl Keys {
             lock(segment).table.iter().for_each(|tracked| lost += tracked.write_off());
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each segment has room for the keys that come to it, and none for many more.
+    #[test]
+    fn segments_have_their_parts_of_all_keys() {
+        const KEYS: usize = 1 << 20;
+        assert_eq!((0..SEGMENTS).map(part).sum::<u128>(), PARTS);
+        let hasher = foldhash::quality::RandomState::default();
+        let mut found = [0_u64; SEGMENTS];
+        (0..KEYS).for_each(|key| found[segment_of(hasher.hash_one(key))] += 1);
+        for (segment, found) in found.into_iter().enumerate() {
+            let due = KEYS as f64 * part(segment) as f64 / PARTS as f64;
+            assert!((found as f64 - due).abs() < 6.0 * due.sqrt(), "{found} in segment {segment}, {due} are due");
+        }
+    }
+
+    /// All tables together never have many more places than keys.
+    #[test]
+    fn tables_double_by_turns() {
+        let places = |keys: f64| (keys * 8.0 / 7.0) as usize;
+        for keys in (10_000..4_000_000).step_by(10_000) {
+            let of = |segment| places(f64::from(keys) * part(segment) as f64 / PARTS as f64).next_power_of_two();
+            let all: usize = (0..SEGMENTS).map(of).sum();
+            assert!((all as f64) < 1.75 * f64::from(keys), "{all} places for {keys} keys");
+        }
     }
 }
