@@ -28,8 +28,9 @@ impl Baseline {
 
     /// Writes the new counts; a case that was not counted this time keeps its old one.
     pub(crate) fn save(&self, rustc: &str, counted: &[(&str, Option<f64>)]) {
-        let mut text =
-            format!("# Instructions a call, written by: cargo bench --bench instructions -- --save\n# {rustc}\n");
+        let mut text = format!(
+            "# Instructions a call, written by: cargo bench -p shardlimit-peers --bench instructions -- --save\n# {rustc}\n"
+        );
         let kept = self.0.iter().filter(|(known, _)| counted.iter().all(|(name, _)| name != known));
         for (name, count) in kept {
             let _ = writeln!(text, "{name}: {count:.1}");
