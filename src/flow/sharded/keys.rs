@@ -178,7 +178,7 @@ const PARTS: u128 = (3 * SEGMENTS * SEGMENTS) as u128;
 /// Two of three keys go to any segment, and one to the later of two.
 fn segment_of(hash: u64) -> usize {
     let any = |bits: u32| (hash >> bits) as usize % SEGMENTS;
-    if (hash >> 36) as u16 % 3 == 0 { any(24).max(any(30)) } else { any(24) }
+    if ((hash >> 36) as u16).is_multiple_of(3) { any(24).max(any(30)) } else { any(24) }
 }
 
 impl Keys {
