@@ -7,6 +7,7 @@
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use tokio::runtime::Handle;
@@ -16,6 +17,9 @@ use crate::sync::{Mutex, OnceLock, lock, stripes, thread_number};
 
 /// Timers of a thread that wait for a request. More are not kept: where so many requests are out, others have set timers that ring first.
 const MOST: usize = 16;
+
+/// One that rings later than that is not kept: until then it would hold on to whom it was last to wake.
+const FAR: Duration = Duration::from_secs(60);
 
 /// Those of one transport.
 pub(crate) struct Timers {
@@ -79,8 +83,10 @@ impl Timers {
     }
 
     fn give_back(&self, sleep: Pin<Box<Sleep>>) {
+        // What is not kept is dropped when the lock is free.
+        let rings_soon = sleep.deadline() <= Instant::now() + FAR;
         let free = &mut *lock(self.own());
-        if free.len() < MOST {
+        if rings_soon && free.len() < MOST {
             free.push(sleep);
         }
     }
@@ -128,15 +134,13 @@ impl Drop for Timer<'_> {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::time::Duration;
-
     use tokio::time::sleep;
 
     use super::*;
     use crate::sync::Arc;
 
     const BRIEF: Duration = Duration::from_millis(20);
-    const LONG: Duration = Duration::from_secs(3_600);
+    const LONG: Duration = Duration::from_secs(30);
 
     fn kept(timers: &Timers) -> Vec<Instant> {
         timers
@@ -167,7 +171,7 @@ mod tests {
         let timers = Timers::new();
         let first = Instant::now() + LONG;
         for request in 0..100 {
-            let due = first + Duration::from_secs(request);
+            let due = first + Duration::from_millis(request);
             assert_eq!(timers.timeout_at(due, sleep(Duration::from_micros(10))).await, Some(()));
         }
         assert_eq!(kept(&timers), [first]);
@@ -211,5 +215,14 @@ mod tests {
         }
         drop(all);
         assert_eq!(kept(&timers).len(), MOST);
+    }
+
+    #[tokio::test]
+    async fn one_that_rings_in_an_hour_is_not_kept() {
+        let timers = Timers::new();
+        for (due, is_kept) in [(2 * FAR, false), (FAR / 2, true)] {
+            timers.timeout_at(Instant::now() + due, sleep(Duration::from_millis(1))).await;
+            assert_eq!(kept(&timers).len(), usize::from(is_kept), "{due:?}");
+        }
     }
 }
