@@ -62,8 +62,12 @@ impl Trip {
     }
 
     /// What it was told, at this place of it.
-    fn verdict(&self, place: Place) -> Option<Result<Verdict, Miss>> {
+    fn verdict(&self, place: Option<Place>) -> Option<Result<Verdict, Miss>> {
         let Told { asks, result } = self.told.get()?;
+        let Some(place) = place else {
+            // Whoever had its answer went away before this call was given its place of it.
+            return Some(Err(result.as_ref().err().cloned().unwrap_or(Miss::Ended { sent: true })));
+        };
         Some(match (place, result) {
             (Place::Ask { ask, ahead, count }, Ok(decided)) => {
                 let ask = if ask == LAST { asks.len() - 1 } else { ask as usize };
@@ -276,8 +280,7 @@ impl Row {
                 if matches!(seat.caller, Caller::Waits | Caller::Admitted) {
                     continue;
                 }
-                let place = places.get(index).copied().unwrap_or(Place::Header);
-                if let (Some(ask), Some(Ok(verdict))) = (seat.work.ask(), self.trip.verdict(place))
+                if let (Some(ask), Some(Ok(verdict))) = (seat.work.ask(), self.trip.verdict(places.get(index).copied()))
                     && verdict.granted > 0
                 {
                     back.push((ask.permits * verdict.granted, verdict, seat.work.is_held()));
@@ -306,7 +309,7 @@ impl Row {
     /// What was said to one call; none as long as nothing was.
     pub(super) fn verdict(&self, index: u32) -> Option<Result<Verdict, Miss>> {
         let places = self.places.get()?;
-        self.trip.verdict(places.get(index as usize).copied().unwrap_or(Place::Header))
+        self.trip.verdict(places.get(index as usize).copied())
     }
 }
 

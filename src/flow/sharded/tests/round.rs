@@ -281,6 +281,19 @@ fn who_leaves_while_it_is_answered_loses_nothing() {
     }
 }
 
+/// Whoever was not given a place in an answer may have been charged all the same.
+#[test]
+fn who_has_no_place_in_an_answer_was_not_denied() {
+    let round = new_round();
+    let mut one = join(&round, Work::Ask(1));
+    let sealed = round.seal(0);
+    let decided = decide(share(EVERY[0]), &mut None, &sealed);
+    let mut without = Sealed::default();
+    without.asks.clone_from(&sealed.asks);
+    assert!(round.answer(without, Ok(decided)).is_empty());
+    assert!(matches!(poll(&mut one), Some(Err(Miss::Ended { sent: true }))));
+}
+
 /// A round whose sender goes away is over all the same, also for those who ask later; a late answer changes nothing.
 #[test]
 fn a_round_without_a_shard_is_answered() {
