@@ -166,6 +166,8 @@ impl SharedLimit {
         if self.engine.check().is_err() || leasing.returns.load(Ordering::Acquire) != returns {
             return;
         }
+        // What may be spent no more would be in the way of what may, until somebody looks through all.
+        self.hand_back(entry, purse.take_back(Some(self.clock.now())));
         let first = {
             let (view, now) = (entry.load(), self.clock.now());
             let turn = entry.next_turn(&view, now);
@@ -174,7 +176,9 @@ impl SharedLimit {
         let shards = entry.load().lanes.len();
         for step in 0..shards {
             let (view, now) = (entry.view(), self.clock.now());
-            let most: u64 = view.lanes.iter().map(|lane| lane.burst / PART).sum();
+            // Of shards that are away nothing can be had: a half of all would never be held.
+            let can_be_had = |lane: &&Arc<Lane>| leasing.fits(&lane.share) && !lane.is_sick(now);
+            let most: u64 = view.lanes.iter().filter(can_be_had).map(|lane| lane.burst / PART).sum();
             let target = lock(&purse.recent).target(purse.used(), now, leasing.horizon).min(most);
             purse.refill_below(target / 2);
             let wanted = target.saturating_sub(purse.held());
