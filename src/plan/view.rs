@@ -67,7 +67,8 @@ pub struct PlannedShard {
 pub struct ShardCounts {
     /// Where the shard lies.
     pub slot: Slot,
-    /// Script runs that were sent to it: each decides all calls that waited for it. A redirect is part of its run.
+    /// Script runs that were sent to it, also those without an answer: each decides all calls that waited for it. A redirect, or
+    /// another try, is part of its run.
     pub runs: u64,
     /// Calls that it allowed. A lease counts as one for each permit that was taken ahead.
     pub allowed: u64,
