@@ -41,10 +41,11 @@ async fn a_process_holds_a_horizon_of_its_use() {
     let hot = limiter.define_leased("api", TEXT.parse().unwrap(), leases).unwrap().handle("hot").unwrap();
     let (mut before, mut peaks) = (0, [0; 2]);
     // The pause is the least that is between two calls, so it can't be more than this.
-    for (peak, (calls, pause)) in peaks.iter_mut().zip([(400, 2), (90, 20)]) {
+    for (peak, (calls, pause)) in peaks.iter_mut().zip([(400, 2), (100, 20)]) {
         let most = HORIZON / pause;
         before += call(&hot, calls, Duration::from_millis(pause), async |admitted| {
-            // What was taken for more use is held until it expires, and is given back half a ttl later.
+            // What was taken for more use is held until it is spent or expires, and the use that is known falls by half with each refill:
+            // on a busy machine what is held was as little as this after some 70 calls.
             if admitted % 5 == 0 && (pause == 2 || admitted * pause > 1_500) {
                 let held = held(&watcher, before + admitted).await;
                 *peak = held.max(*peak);
@@ -113,5 +114,5 @@ async fn what_has_expired_makes_room_for_what_is_of_use() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     println!("{asked} calls asked the server");
-    assert!(asked <= 5, "{asked} calls asked the server: they found nothing of use in the purse");
+    assert!(asked <= 3, "{asked} calls asked the server: they found nothing of use in the purse");
 }
