@@ -134,6 +134,7 @@ impl Drop for Timer<'_> {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+
     use tokio::time::sleep;
 
     use super::*;
